@@ -133,6 +133,7 @@ class Taken:
                 if name in without or (family.slow and not self.effort.slow) or not installed(name):
                     continue
                 self.step(family.label)
+                self.forget(f"{name}|")
                 self.try_settings(name, family, out)
             found += self.contenders(name, family, json.loads((out / "tries.json").read_text()))
         return found
@@ -184,6 +185,7 @@ class Taken:
             out = self.work / f"optim-{budget}_{target}"
             if not (out / "run.json").is_file():
                 self.step(f"optim, {budget}, target {target}")
+                self.forget(f"optim|{budget}, target {target}")
                 self.run_optim(budget, target, out)
             found.append(json.loads((out / "run.json").read_text()))
         return found
@@ -208,6 +210,14 @@ class Taken:
             kept = [step["pass"] for step in report["steps"] if step["status"] == "kept"]
             entry |= {"status": report["status"], "passes": kept}
         (out / "run.json").write_text(json.dumps(entry))
+
+    def forget(self, begin: str) -> None:
+        """Drops what is known of results whose keys begin so: they are about to be made anew."""
+        for path in (self.work / "judged.json", self.work / "answers.json"):
+            if path.is_file():
+                known = json.loads(path.read_text())
+                path.write_text(json.dumps({key: one for key, one in known.items() if not key.startswith(begin)}))
+        (self.work / "races.json").unlink(missing_ok=True)
 
     def judge(self, found: list[Contender]) -> dict[str, Any]:
         """Drift on the judging samples, and a quick time, by key."""

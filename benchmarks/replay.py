@@ -64,9 +64,6 @@ _AT_ONCE = 2
 
 _RACE = short_name(race_job.MODULE)
 
-MADE = {"as recorded": 1.0}
-"""Work of every model of a replay: its files are empty, so a record must say the same to end a search."""
-
 _SAME_EFFORT = 0.8
 """A race that has at least so much of the recorded one's time, and at most the inverse, is the recorded one."""
 
@@ -554,7 +551,7 @@ def replay(
             (recall, "parse_options", lambda pass_class, options: options),  # as recorded: passes have more today
             (recall, "with_names", lambda options, given: options),
             (recall, "with_places", lambda options, given: options),
-            (experience, "work_by_weight", lambda path: MADE),
+            (experience, "work_by_weight", lambda path: {}),  # the files are empty
             (recall, "keep", lambda store, new: ""),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),

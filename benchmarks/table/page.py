@@ -73,10 +73,14 @@ def readme_table(found: dict[str, list[Result]]) -> str:
     if not known:
         return "\n".join(lines) + "\n"
     first = next(iter(known.values())).kept
-    given = effort_of("readme", MODELS[README[0]])
+    again = effort_of("readme", MODELS[README[0]])
     runs = [one.of_optim(DEFAULT, target) for one in known.values() for target in ("cpu", "auto")]
-    searched = sorted({int(run.contender.get("search_s", given.search_s)) for run in runs if run is not None})
-    times = f"A run of optim was given {' or '.join(map(str, searched))} s, each peer {given.tool_s} s."
+    searched = {int(run.contender.get("search_s", again.search_s)) for run in runs if run is not None}
+    tried = {effort_of(one.kept["part"], one.model).tool_s for one in known.values()}
+    given = [" or ".join(map(str, sorted(those))) for those in (searched, tried)]
+    times = f"A run of optim was given {given[0]} s, each peer {given[1]} s."
+    if (searched, tried) != ({again.search_s}, {again.tool_s}):
+        times += f" The command gives {again.search_s} and {again.tool_s} s."
     if any(map(is_old, known.values())):
         times += f" To be taken again: {_OLD_RACE}."
     return "\n".join(lines) + f"\n\n{name}; {first['date']}; `make bench BENCH=readme`. {_UNDER_README} {times}\n"

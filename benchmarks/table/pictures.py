@@ -98,8 +98,8 @@ LEFT_EDGE, TOP_EDGE, ACROSS, DOWN = 62, 44, 340, 232
 """Size of a panel; where its axes begin, and how long they are."""
 MOST, LEAST, FARTHEST = 2.0, 1e-5, 2.0
 """Ratio at the right, drift at the bottom and at the top; a point beyond stands at the edge, as an arrow."""
-LETTER, LABEL, POINT = 5.2, 11, 5
-"""Width of a letter, height of a line of labels, and how far a point reaches."""
+LETTER, LABEL, POINT = 6.2, 11, 5
+"""Width of a bold letter and the space behind it, height of a line of labels, and how far a point reaches."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""

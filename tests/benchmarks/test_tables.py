@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -142,6 +143,26 @@ def test_only_changed_models_race_and_each_tool_has_its_best(table: Any) -> None
     ]
     chosen = table.rows.chosen_for_race(found, {}, table.plan.MODELS["minilm"])
     assert chosen == {"optim|0.1, target cpu", "slow|a", "slow|b", "slow|c"}
+
+
+def test_a_result_that_is_made_anew_is_judged_and_timed_anew(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import bench
+
+    def made(self: Any, budget: str, target: str, out: Path) -> None:
+        out.mkdir(parents=True)
+        (out / "run.json").write_text(json.dumps({"key": f"optim|{budget}, target {target}"}))
+
+    monkeypatch.setattr(table.plan, "WORK", tmp_path)
+    monkeypatch.setattr(bench.Taken, "run_optim", made)
+    taken = bench.Taken(table.plan.MODELS["magika"], "readme", 1e9, again=False, tiny=False)
+    known = {"optim|0.1, target cpu": {"drift": 0.0}, "optim|0.5, target cpu": {"drift": 0.0}, "nncf|mixed": {}}
+    (taken.work / "judged.json").write_text(json.dumps(known))
+    (taken.work / "races.json").write_text("{}")
+    taken.runs(["default"])
+    assert json.loads((taken.work / "judged.json").read_text()).keys() == {"optim|0.5, target cpu", "nncf|mixed"}
+    assert not (taken.work / "races.json").exists()
 
 
 def test_pictures_are_well_formed_and_labels_do_not_overlap(table: Any) -> None:

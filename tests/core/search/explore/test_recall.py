@@ -69,7 +69,7 @@ def runs(tmp_path_factory, counted_clock):
 
 def of_lie(run, ratio=0.1):
     """A record that says that a chain changes no product, and gains so much."""
-    return replace(run, model="false.onnx", ratio=ratio, made=run.architecture.work)
+    return replace(run, model="false.onnx", ratio=ratio)
 
 
 FALSE = (
@@ -135,15 +135,15 @@ def test_a_run_without_time_tries_no_record(runs):
     assert not any("tried first" in note for row in run(2, search_seconds=0.0).attempts for note in row.notes)
 
 
-def test_a_record_of_less_time_other_versions_or_a_busy_machine_ends_no_search():
+def test_a_record_of_less_time_of_other_versions_or_of_no_whole_search_ends_no_search():
     run = replace(BERT, searched_s=60.0, asked_s="auto")
     assert replace(run, searched_s=40.0).may_end(run)  # both left the time to optim
     assert replace(run, asked_s=80.0, searched_s=80.0).may_end(run)
     assert not replace(run, asked_s=30.0, searched_s=30.0).may_end(run)
     assert not replace(run, made_with="other versions").may_end(run)
-    busy = replace(run, disturbed=0.9, searched_s=300.0)
-    assert not busy.may_end(run)
-    assert busy.after_search_of([busy, run]).may_end(run)
+    partial = replace(run, is_whole=False, searched_s=300.0)
+    assert not partial.may_end(run)
+    assert partial.after_search_of([partial, run]).may_end(run)
 
 
 def products(path, names):
@@ -172,26 +172,69 @@ def test_nodes_that_stay_in_float_are_found_by_their_place_in_another_export(tmp
     assert experience.with_places(options, None) == {"keep": [], "finer": [], "bits": 8}
 
 
-def test_a_chain_does_what_it_did_if_its_result_multiplies_alike_and_has_half_of_the_gain(tmp_path):
-    model = products(tmp_path / "result.onnx", ["q", "k", "v"])
-    one = replace(BERT, made=work_by_weight(model), ratio=0.5)
-    assert one.is_met_by(model, 0.6) and not one.is_met_by(model, 0.75) and not one.is_met_by(model, None)
-    assert not replace(one, ratio=0.96).is_met_by(model, 0.97)  # no better than the original
-    assert not replace(one, made={"MatMulInteger 4x8": 1.0}).is_met_by(model, 0.5)
+def test_a_chain_does_what_it_did_if_it_changes_as_many_products_and_has_half_of_the_gain(tmp_path):
+    one = replace(BERT, changed=0.9, ratio=0.5)
+    assert one.is_met_by(0.8, 0.6) and not one.is_met_by(0.8, 0.75) and not one.is_met_by(0.8, None)
+    assert not one.is_met_by(0.6, 0.5)
+    assert not replace(one, ratio=0.96).is_met_by(0.9, 0.97)  # no better than the original
+    work = work_by_weight(products(tmp_path / "result.onnx", ["q", "k", "v"]))
+    product, *others = work
+    quantized = {f"{product} of integers": work[product]} | {name: work[name] for name in others}
+    changed = Architecture(quantized, 8).changed_by(tmp_path / "result.onnx")
+    assert changed == pytest.approx(work[product])
 
 
-@pytest.mark.parametrize(("won_with", "recorded"), [(0.84, ["static"]), (0.55, [])])
-def test_a_record_has_the_fastest_chain_beyond_the_budget_if_it_is_clearly_faster(won_with, recorded):
-    rows = {"static": Attempt(step("static"), (), ratio=0.53), "dynamic": Attempt(step("dynamic"), (), ratio=0.56)}
-    rows["untimed"] = Attempt(step("untimed"), ())
+@pytest.mark.parametrize(
+    ("won_by", "won_with", "ran_out", "cut_short"),
+    [
+        ("fuse", 0.84, True, True),
+        ("fuse", 0.84, False, False),
+        ("fuse", 0.55, True, False),
+        ("static", 0.84, True, False),
+    ],
+)
+def test_a_search_was_cut_short_if_time_ran_out_and_another_pass_was_clearly_faster_beyond_the_budget(
+    won_by, won_with, ran_out, cut_short
+):
+    rows = {"static": Attempt(step("static"), (), ratio=0.53), "untried": Attempt(step("untried"), ())}
+    rows["untried"].out_of_time = ran_out
     board = SimpleNamespace(
+        attempts=list(rows.values()),
         beyond=lambda: [SimpleNamespace(steps=(row.step,)) for row in rows.values()],
         find=lambda one: rows[one.steps[0].pass_name],
-        find_chain=lambda steps: None,
     )
     bench = SimpleNamespace(objective=SimpleNamespace(is_latency=True))
     one = recall.Recall(bench, None, None, None, board, None, None)
-    assert [missed.name for missed in one._missed(Measured(None, won_with))] == recorded
+    assert one._was_cut_short(Measured(SimpleNamespace(steps=(step(won_by),)), won_with)) is cut_short
+
+
+def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_the_proof(monkeypatch):
+    made, beyond, repaired = (
+        SimpleNamespace(is_original=False, digest=name, steps=()) for name in ("made", "beyond", "repaired")
+    )
+    records = {"made": SimpleNamespace(broken=beyond), "repaired": SimpleNamespace(broken=None)}
+
+    class Board(dict):
+        explored = timed = attempts = staticmethod(lambda *given: None)
+
+        def __getitem__(self, candidate):
+            return records[candidate.digest]
+
+    def first_look(candidates, seconds, samples):
+        assert samples == (0, 1, 2)
+        return [Measured(one, 0.6) for one in candidates if records[one.digest].broken is None]
+
+    bench = SimpleNamespace(
+        objective=SimpleNamespace(is_size=False), prepared=SimpleNamespace(compared=(0, 1, 2)), say=None
+    )
+    repairs = SimpleNamespace(on_all_samples=lambda broken, most_s: {"beyond": repaired}[broken.digest])
+    time = SimpleNamespace(before=lambda name: 9.0)
+    monkeypatch.setattr(recall, "note_objections", lambda board, candidates: None)
+    one = recall.Recall(
+        bench, None, SimpleNamespace(repairs=repairs), SimpleNamespace(first_look=first_look), Board(), time, None
+    )
+    monkeypatch.setattr(one, "_made", lambda record: made)
+    assert one._looked_at(BERT) == Measured(repaired, 0.6)
 
 
 def step(name):

@@ -8,8 +8,8 @@ These give nodes other names, so options of the chain that name nodes have their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from optim._engine.plugins.versions import core_digest, version_keys
 from optim._engine.search.keys import machine_kind
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.state import Measured
-from optim._engine.search.taste import BUSY, CLEARLY_FASTER
+from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
@@ -30,7 +30,8 @@ SHELF = "experience"
 """Of the cache."""
 
 NEAR = 0.8
-"""Share of what two models have in common, from which a chain is tried first; below it another chain wins as often."""
+"""Share of what two models have in common, from which a chain is tried first; below it another chain wins as often. Of
+what the chain changed there it must change as much here."""
 
 _MOST = 200
 """Records that are kept, the last used: a run reads them all."""
@@ -57,6 +58,10 @@ class Architecture:
         """The share that both have in common, 0..1; 0 if one of them multiplies with no weight."""
         sizes = sorted((self.elements, other.elements))
         return in_common(self.work, other.work) * sizes[0] / sizes[1] if sizes[0] > 0 else 0.0
+
+    def changed_by(self, model: Path) -> float:
+        """The share of the multiplications that a model made of it does by other operators or weights, 0..1."""
+        return 1.0 - in_common(self.work, work_by_weight(model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,8 @@ class Experience:
         ratio: the goal's figure of the result to the original's, such as latency or bytes.
         drift: of the result.
         asked_s: the seconds that the user gave the run, or ``auto``.
-        disturbed: share of the rounds of the final timing in which other programs used the machine, 0..1.
-        made: work of the result, as an architecture has it of the model.
-        missed: chain of the fastest model beyond the budget, if it was clearly faster.
+        changed: share of the multiplications that the result does by other operators or weights, 0..1.
+        is_whole: whether it was not cut short, and other programs did not use the machine in its final timing.
     """
 
     model: str
@@ -107,43 +111,37 @@ class Experience:
     ratio: float = 1.0
     drift: float = 0.0
     asked_s: SearchSeconds = 0.0
-    disturbed: float = 0.0
-    made: dict[str, float] = field(default_factory=dict)
-    missed: tuple[WonStep, ...] = ()
+    changed: float = 0.0
+    is_whole: bool = True
 
     def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
         """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
-        drift, made = won.candidate.drift.relative_error, work_by_weight(won.candidate.model.path)
-        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, disturbed=won.disturbed, made=made)
+        drift, changed = won.candidate.drift.relative_error, self.architecture.changed_by(won.candidate.model.path)
+        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, changed=changed)
 
-    def is_met_by(self, model: Path, ratio: float | None) -> bool:
+    def is_met_by(self, changed: float, ratio: float | None) -> bool:
         """Whether its chain does for another model what it did for this one.
 
-        The result multiplies alike, is clearly better than its original, and has half of the gain at least. Ratios of
-        two runs tell no more: those of equally fast results were 0.52 and 0.60 on an idle machine, each in an interval
-        of 0.05. Originals by two exporters differ too, by up to a sixth.
+        The result changes about as many multiplications, is clearly better than its original, and has half of the gain
+        at least. Ratios of two runs tell no more: those of equally fast results were 0.52 and 0.60 on an idle machine,
+        each in an interval of 0.05. Originals by two exporters differ too, by up to a sixth.
 
         Args:
-            model: the chain made.
-            ratio: the goal's figure of it to that of its original; None: it is not known.
+            changed: share of the multiplications that the chain changed there.
+            ratio: the goal's figure of the result to that of its original; None: it is not known.
         """
         is_gain = ratio is not None and ratio <= CLEARLY_FASTER and ratio**2 <= self.ratio
-        return is_gain and in_common(self.made, work_by_weight(model)) >= NEAR
+        return is_gain and changed >= NEAR * self.changed
 
     def after_search_of(self, others: list[Experience]) -> Experience:
-        """The same, said to be found by the search of others that tells most: on a quiet machine, with most seconds."""
-        best = max(others, key=lambda one: (one.disturbed <= BUSY, one.searched_s))
-        new = replace(self, searched_s=best.searched_s, asked_s=best.asked_s, disturbed=best.disturbed)
-        return replace(new, missed=best.missed)
+        """The same, said to be found by the search of others that tells most: a whole one, then with most seconds."""
+        best = max(others, key=lambda one: (one.is_whole, one.searched_s))
+        return replace(self, searched_s=best.searched_s, asked_s=best.asked_s, is_whole=best.is_whole)
 
     def may_end(self, run: Experience) -> bool:
-        """Whether a run with the same request would find no more than this one did.
-
-        It has no more seconds and the same versions, and other programs did not use the machine in the final timing
-        of this one: a busy machine finds less.
-        """
+        """Whether a run with the same request, no more seconds and the same versions would find no more."""
         has_time = self.asked_s == run.asked_s or self.searched_s >= run.searched_s
-        return has_time and self.made_with == run.made_with and self.disturbed <= BUSY
+        return has_time and self.made_with == run.made_with and self.is_whole
 
     @property
     def text(self) -> str:
@@ -163,8 +161,8 @@ class Experience:
     @property
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
-        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", made={}, missed=())
-        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, disturbed=0.0)))
+        same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", changed=0.0)
+        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, is_whole=True)))
 
 
 def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:
@@ -219,26 +217,19 @@ def with_places(options: dict[str, Any], given: Path | None) -> dict[str, Any]:
         options: of a step.
         given: the model that the step was given; None: nobody knows, and options name no node then.
     """
-    if not _names_nodes(options):
-        return options
-    places = node_places(given) if given is not None else {}
-    return {**options, **_translated(options, places)}
+    return _translated(options, lambda: node_places(given) if given is not None else {})
 
 
 def with_names(options: dict[str, Any], given: Path) -> dict[str, Any]:
     """Returns options of a pass with the names that nodes have in a model; places that it lacks are left out."""
-    if not _names_nodes(options):
-        return options
-    return {**options, **_translated(options, {place: name for name, place in node_places(given).items()})}
+    return _translated(options, lambda: {place: name for name, place in node_places(given).items()})
 
 
-def _names_nodes(options: dict[str, Any]) -> list[str]:
-    """The options that name nodes; a record may have anything in their place."""
-    return [name for name in _NAME_NODES if options.get(name) and isinstance(options[name], list | tuple)]
-
-
-def _translated(options: dict[str, Any], words: dict[str, str]) -> dict[str, list[str]]:
-    return {name: [words[str(word)] for word in options[name] if str(word) in words] for name in _names_nodes(options)}
+def _translated(options: dict[str, Any], words: Callable[[], dict[str, str]]) -> dict[str, Any]:
+    """The options with other words for the nodes that they name; a record may have anything in their place."""
+    naming = [name for name in _NAME_NODES if options.get(name) and isinstance(options[name], list | tuple)]
+    known = words() if naming else {}
+    return options | {name: [known[str(word)] for word in options[name] if str(word) in known] for name in naming}
 
 
 def keep(store: Store, new: Experience) -> str:

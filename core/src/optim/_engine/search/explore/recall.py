@@ -1,19 +1,20 @@
 """Chains that won on near models in earlier runs: they are tried before anything else is.
 
-A chain is applied to the original step by step, compared, and timed for a few rounds, as first looks are. Steps that
-change nothing here are left out. If the chain does here what it did there, the search need find nothing else: it goes
-to the proof, and ends the run if the proof says the same. In every other case the search begins as if nothing had been
-tried; what holds is on the board. So a wrong record costs the seconds of its candidates: a fifth of those of the run at
-most.
+A chain is applied to the original step by step, compared on all samples, and timed for a few rounds. Steps that change
+nothing here are left out, and a chain that is beyond the budget is repaired. If the chain does here what it did there,
+the search need find nothing else: it goes to the proof, and ends the run if the proof says the same. In every other
+case the search begins as if nothing had been tried; what holds is on the board. So a wrong record costs the seconds of
+its candidates: a fifth of those of the run at most.
 
-A record of a search with less time, of other versions, or beside other programs has its chain tried, and ends no
-search. Neither does a record whose run saw something faster beyond the budget, if that is within the budget here. A
-chain without a pass that must hold is not tried.
+A record ends a search only if its own search had as much time, of the same versions, beside no other programs, and was
+not cut short: time did not run out in that while something clearly faster was beyond the budget. Of other records the
+chain is tried too. A chain without a pass that must hold is not tried.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -26,14 +27,14 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near
-from optim._engine.search.state import Candidate, Measured, StepStatus, Trial
+from optim._engine.search.select.all_samples import note_objections
+from optim._engine.search.state import Candidate, Measured, StepStatus
 from optim._engine.search.taste import CLEARLY_FASTER
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
-from optim.passes import Role
+from optim.passes import Role, Stage
 
 _MOST = 2
 """Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
@@ -106,10 +107,10 @@ class Recall:
                 item = self._looked_at(one)
                 if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
                     continue
-                is_met = one.may_end(self._run) and one.is_met_by(item.candidate.model.path, self._at_best(item))
-                if is_met and not self._holds_more(one):
+                if one.may_end(self._run) and self._is_met(one, item, self._at_best(item)):
                     self.won = one
                     return [item]
+                break  # times are those of the architecture: the next record says no more
         self._go_on()
         return []
 
@@ -122,13 +123,18 @@ class Recall:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
         if self.won is None:
             return False
-        if winner is None or not self.won.is_met_by(winner.candidate.model.path, self._to_original(winner)):
+        if winner is None or not self._is_met(self.won, winner, self._to_original(winner)):
             self.won = None
             self._go_on()
             return False
         self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
+
+    def _is_met(self, one: Experience, item: Measured, ratio: float | None) -> bool:
+        """Whether a chain does here what its record says; ``ratio`` is the goal's figure of it to the original's."""
+        assert self._run is not None
+        return one.is_met_by(self._run.architecture.changed_by(item.candidate.model.path), ratio)
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
@@ -162,7 +168,7 @@ class Recall:
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
         new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
-        new = replace(new, missed=self._missed(winner))
+        new = replace(new, is_whole=not (winner.is_disturbed or self._was_cut_short(winner)))
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
         self._bench.deadline.note(keep(self._bench.store, new))
@@ -176,31 +182,39 @@ class Recall:
             chain.append(WonStep(step.pass_name, with_places(step.options, models[0].path if models else None)))
         return tuple(chain)
 
-    def _missed(self, winner: Measured) -> tuple[WonStep, ...]:
-        """The chain of the fastest model beyond the budget, if it is clearly faster than the winner; else nothing."""
-        beyond = self._board.beyond() if self._bench.objective.is_latency else []
-        ratios = {row.ratio: one for one in beyond if (row := self._board.find(one)) and row.ratio}
-        fastest = min(ratios, default=math.inf)
-        return self._chain(ratios[fastest]) if fastest < CLEARLY_FASTER * (winner.ratio or 1.0) else ()
-
-    def _holds_more(self, one: Experience) -> bool:
-        """Whether the faster chain that was beyond the budget there is within it here.
-
-        Times are those of the architecture, but drift is that of the weights: then the record does not say what is best
-        here.
-        """
-        why = f"tried first, because it was beyond the budget on {one.origin}, and faster"
-        return bool(one.missed) and self._made(one.missed, why, repair=False) is not None
+    def _was_cut_short(self, winner: Measured) -> bool:
+        """Whether time ran out, and another lossy pass was clearly faster and beyond the budget: its repair may win."""
+        rows, own = self._board.attempts, {step.pass_name for step in winner.candidate.steps}
+        untried = any(row.out_of_time and row.drift is None and row.step.stage is not Stage.TUNE for row in rows)
+        beyond = self._board.beyond() if untried and self._bench.objective.is_latency else []
+        others = [one for one in beyond if {step.pass_name for step in one.steps if step.lossy} - own]
+        ratios = [row.ratio for one in others if (row := self._board.find(one)) is not None and row.ratio]
+        return min(ratios, default=math.inf) < CLEARLY_FASTER * (winner.ratio or 1.0)
 
     def _looked_at(self, one: Experience) -> Measured | None:
-        """The chain of a record here, after a first look at its latency; None if it does not hold or was not timed."""
-        candidate = self._made(one.chain, f"tried first, because it won on {one.origin}")
+        """The chain of a record here, after a first look at it on all samples; None if it does not hold.
+
+        If it breaks the budget on all samples only, it is repaired: a proof would find the same, and later.
+        """
+        candidate = self._made(one)
+        found = self._look(candidate)
+        if candidate is None or (broken := self._board[candidate].broken) is None:
+            return found
+        for place, step in enumerate(candidate.steps, 1):
+            row = self._board.find_chain(candidate.steps[:place])
+            if step.lossy and row is not None:  # what follows it only sets how the model is opened
+                row.drop(self._board[candidate].objection, "on all samples: ")
+        return self._look(self._expander.repairs.on_all_samples(broken, self._time.before(LATER)))
+
+    def _look(self, candidate: Candidate | None) -> Measured | None:
+        """The chain after a few rounds; None if there is none, it breaks the budget on all samples, or time is over."""
         if candidate is None or candidate.is_original or self._time.before(LATER) <= 0:
             return None
         if self._bench.objective.is_size:  # no race tells which is smaller
             items = [Measured(candidate, None)]
         else:
-            items = self._clock.first_look([candidate], 2 * LOOK_S)
+            items = self._clock.first_look([candidate], LOOK_S, self._bench.prepared.compared)
+            note_objections(self._board, [candidate])
         self._board.explored(items)
         for item in items:
             self._board.timed(item, None)
@@ -218,31 +232,32 @@ class Recall:
         found, before = self._figure(item), self._figure(Measured(self._bench.original, 1.0, 1.0, 1.0))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
-    def _made(self, chain: Sequence[WonStep], why: str, *, repair: bool = True) -> Candidate | None:
-        """A chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
+    def _made(self, one: Experience) -> Candidate | None:
+        """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
         plan = {planned.ordered.name: planned for those in self._plan.stages.values() for planned in those}
         candidate = self._bench.original
-        for step in chain:
-            planned = plan.get(step.name)
-            if planned is None:
+        for step in one.chain:
+            planned, seconds = plan.get(step.name), min(self._time.timeout_s, self._time.before(LATER))
+            if planned is None or seconds <= 0:
                 return None
             try:
                 named = with_names(step.options, candidate.model.path)
                 options = to_wire(parse_options(planned.pass_class, named))
             except OptimError:  # another version of the pass had it
                 return None
-            seconds = min(self._time.timeout_s, self._time.before(LATER))
-            if seconds <= 0:
+            wanted = step_of(planned.offered, options)
+            tuned: Candidate | None = None
+            if (
+                planned.pass_class.session_only
+            ):  # the pass offers the settings that change something here, and no job makes a model of them
+                offered = self._expander.session_variants(candidate, [planned], sys.maxsize)
+                tuned = next((found for found in offered if found.steps[-1].key == wanted.key), None)
+                if tuned is None:
+                    continue
+            attempt = self._board.open(wanted, candidate)
+            attempt.notes = attempt.notes or (f"tried first, because it won on {one.origin}",)
+            longer = tuned or self._expander.step(candidate, planned, options, seconds)
+            if longer is None and not attempt.unchanged:
                 return None
-            attempt = self._board.open(step_of(planned.offered, options), candidate)
-            attempt.notes = attempt.notes or (why,)
-            tried = self._bench.try_one(Trial(candidate, planned.offered, attempt.step.options), seconds)
-            longer = self._expander.judge(candidate, attempt, tried)
-            if attempt.unchanged:
-                continue
-            if repair and longer is None and self._expander.repairs.is_near(attempt, tried):
-                longer = self._expander.repairs.repair(Near(planned, candidate, attempt, tried))
-            if longer is None:
-                return None
-            candidate = longer
+            candidate = longer or candidate
         return candidate

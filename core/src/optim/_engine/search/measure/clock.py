@@ -100,11 +100,18 @@ class Clock:
         lanes = 2 if costs.is_long else AGAIN_LANES + 1
         return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
-    def first_look(self, candidates: Sequence[Candidate], seconds: float) -> list[Measured]:
+    def first_look(
+        self, candidates: Sequence[Candidate], seconds: float, samples: tuple[int, ...] = ()
+    ) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
         Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
         flight or of starts takes seconds for each model.
+
+        Args:
+            candidates: that are timed.
+            seconds: for all of them.
+            samples: to compare them on before; one that is not right there is not timed, and :attr:`board` says why.
 
         Returns:
             Those that run, in order; nothing is decided by it.
@@ -115,16 +122,17 @@ class Clock:
         found: list[Measured] = []
         for heat in self._heats(candidates):
             effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
-            base, results = race_candidates(self._bench, heat, effort, Wanted("first look", plain=True))
+            wanted = Wanted("first look", samples, gated=bool(samples), plain=True)
+            base, results = race_candidates(self._bench, heat, effort, wanted)
             self._note_base(base)
             self._time.lanes.note_lanes(base.open_s)
             self._expect(heat, results, base)
             for one, result in zip(heat, results, strict=True):
                 self._note_unanswered(one, result)
             found += [
-                Measured(one, None).timed(result)
+                Measured.of(one, result) if samples else Measured(one, None).timed(result)
                 for one, result in zip(heat, results, strict=True)
-                if result.ratio is not None
+                if not (samples and self._objects(one, result)) and result.ratio is not None
             ]
         return found
 

@@ -199,20 +199,22 @@ class Repairs:
         row.unrepaired = f"not repaired{seen}: {why or why_none(measured, limit, kept, self._time.now() - began)}"
         return None
 
-    def on_all_samples(self, candidate: Candidate) -> Candidate | None:
+    def on_all_samples(self, candidate: Candidate, most_s: float = math.inf) -> Candidate | None:
         """Leaves more nodes of a candidate in float, at the end of a search; the result is not measured yet.
 
         Args:
             candidate: with its drift, and its metric, on all samples.
+            most_s: to begin further sets in, at most.
 
         Returns:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        if held > REPAIRABLE * limit or self._time.before_last_race < LEAST_REPAIR_S:
+        seconds = min(_SHARE * self._time.before_last_race, most_s)
+        if held > REPAIRABLE * limit or seconds < _SHARE * LEAST_REPAIR_S:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
-        return self._repaired(candidate, aim, _SHARE * self._time.before_last_race, "for all samples")
+        return self._repaired(candidate, aim, seconds, "for all samples")
 
     def nearer(self, candidate: Candidate, fits: Callable[[Candidate], bool]) -> list[Candidate]:
         """Returns what repairs make of a candidate that fits and drifts less, each less than the one before it.
