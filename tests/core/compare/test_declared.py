@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from optim._engine.compare.declared import hidden_differences
-from optim._engine.compare.distrust import require_in_place
+from optim._engine.compare.distrust import require_fit, require_in_place
 from optim.errors import OptimError
 from optim.onnx.files import save_in_store
 from optim.passes import Interface, PassResult
@@ -60,3 +60,10 @@ def test_a_pass_may_not_make_a_difference_that_outputs_do_not_show(tmp_path, cha
             require_in_place(PassResult(after, True), before, after, "vendor.pass")
         assert caught.value.reference == "interface-changed"
         assert caught.value.cause == "; ".join(says)
+
+
+def test_notes_of_a_pass_are_cut(tmp_path):
+    notes = ("x" * 5_000_000,) + ("note",) * 500
+    found = require_fit(PassResult(model(tmp_path, "before"), False, notes), PassResult, "vendor.pass")
+    assert len(found.notes) == 100
+    assert max(map(len, found.notes)) == 2_000

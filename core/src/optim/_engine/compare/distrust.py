@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LONGEST_NOTE, _MOST_NOTES = 2_000, 100
+"""Characters of a note, and notes of a step: with a library's whole log in it, no program opens a report any more."""
+
 PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
 
 
@@ -100,6 +103,8 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
     if not isinstance(value, kind):
         what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
         raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
+    if isinstance(value, PassResult) and all(isinstance(note, str) for note in value.notes):
+        value = replace(value, notes=tuple(note[:_LONGEST_NOTE] for note in value.notes[:_MOST_NOTES]))
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
