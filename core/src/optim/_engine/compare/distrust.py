@@ -18,7 +18,7 @@ from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import describe_model
 from optim.onnx.skeleton import read_skeleton
-from optim.passes import PassResult
+from optim.passes import Pass, PassResult
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -142,14 +142,17 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     return found
 
 
-def require_in_place(result: PassResult, parent: Model, found: Model, name: str) -> None:
+def require_in_place(result: PassResult, parent: Model, found: Model, made_by: type[Pass]) -> None:
     """Refuse a model with right outputs that programs cannot use in the place of the one before.
+
+    A pass with ``inputs_for`` says that it fixes sizes.
 
     Raises:
         OptimError[interface-changed]: it has a difference that no output shows, and no interface.
     """
-    if result.interface is None and (changes := hidden_differences(parent, found)):
-        what = f"{name} made a model that does not take the place of the one before"
+    fixes_sizes = made_by.inputs_for is not Pass.inputs_for
+    if result.interface is None and (changes := hidden_differences(parent, found, fixes_sizes=fixes_sizes)):
+        what = f"{made_by.name} made a model that does not take the place of the one before"
         fix = "a pass that changes inputs or outputs must return PassResult(interface=...)"
         raise OptimError("interface-changed", what, "; ".join(changes), fix)
 
