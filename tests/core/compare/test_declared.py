@@ -77,7 +77,8 @@ def test_a_pass_that_says_so_may_fix_sizes(tmp_path):
 
 
 def test_notes_of_a_pass_are_cut(tmp_path):
-    notes = ("x" * 5_000_000,) + ("note",) * 500
+    notes = ("x" * 5_000_000, "\udcff.onnx", *("note",) * 500)
     found = require_fit(PassResult(model(tmp_path, "before"), False, notes), PassResult, "vendor.pass")
     assert len(found.notes) == 100
     assert max(map(len, found.notes)) == 2_000
+    assert found.notes[1] == "\\udcff.onnx"

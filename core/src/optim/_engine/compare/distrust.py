@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from optim._engine.compare.declared import hidden_differences
 from optim.errors import OptimError
+from optim.jobs.process import encodable
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
 from optim.onnx.adapter_inputs import lost_adapter_inputs
@@ -104,7 +105,7 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
         what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
         raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
     if isinstance(value, PassResult) and all(isinstance(note, str) for note in value.notes):
-        value = replace(value, notes=tuple(note[:_LONGEST_NOTE] for note in value.notes[:_MOST_NOTES]))
+        value = replace(value, notes=tuple(encodable(note[:_LONGEST_NOTE]) for note in value.notes[:_MOST_NOTES]))
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
