@@ -5,7 +5,7 @@
     python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
     python benchmarks/regret.py --model model.onnx some.trace       # refuses a trace of another model
     python benchmarks/regret.py --presets                    # the mean with the seconds of each --preset instead
-    python benchmarks/regret.py --experience                 # the mean with chains of earlier runs tried first instead
+    python benchmarks/regret.py --experience --seeds 3       # the mean with chains of earlier runs tried first instead
     python benchmarks/regret.py --completed                  # all traces of a model as one book, see completed.py
     python benchmarks/regret.py --completed policy.py:Beam   # a search in another order beside today's, in that book
 
@@ -412,8 +412,8 @@ def _cost_of_lies(paths: Sequence[Path], groups: Mapping[str, Sequence[Path]], s
     more = {path.stem: lying / plain - 1 for path, plain, lying in zip(paths, sums[::2], sums[1::2], strict=True)}
     worst = max(more, key=lambda name: more[name])
     return (
-        f"Records that lie take {mean(more.values()):+.0%} of the seconds on average over {seeds} seeds, "
-        f"and {more[worst]:+.0%} at most ({worst})."
+        f"Records that lie change the seconds by {mean(more.values()):+.0%} on average over {seeds} seeds, "
+        f"and by {more[worst]:+.0%} at most ({worst})."
     )
 
 

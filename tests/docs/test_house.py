@@ -40,7 +40,7 @@ BUDGETS = {
     "optim._engine.api": 1_350,
     "optim._engine.backends": 1_100,
     "optim._engine.cli": 2_500,
-    "optim._engine.compare": 2_250,
+    "optim._engine.compare": 2_300,
     "optim._engine.feeds": 2_400,
     "optim._engine.gate": 1_550,
     "optim._engine.goals": 550,

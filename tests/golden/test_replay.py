@@ -195,10 +195,10 @@ def test_records_that_lie_have_a_fifth_of_the_run_and_change_no_result(
     assert lied.outcome.result.candidate.digest == alone.outcome.result.candidate.digest
 
 
-def test_a_record_of_a_search_that_was_not_whole_has_its_chain_tried_and_ends_no_search(regret: ModuleType) -> None:
+def test_a_record_of_a_busy_machine_has_its_chain_tried_and_ends_no_search(regret: ModuleType) -> None:
     path = TRACES / "wasteful.trace"
     record = regret.record_of(path)
-    found = regret.replay(read_trace(path), load_registry(), records=[replace(record, is_whole=False)])
+    found = regret.replay(read_trace(path), load_registry(), records=[replace(record, is_quiet=False)])
     assert not any("ended early" in note for note in found.outcome.notes)
     notes = [note for row in found.outcome.attempts for note in row.notes]
     assert any(note.startswith("tried first, because it won on ") for note in notes)

@@ -7,10 +7,19 @@ import pytest
 from onnx import TensorProto, helper
 
 from optim._engine.compare.declared import hidden_differences
-from optim._engine.compare.distrust import require_in_place
+from optim._engine.compare.distrust import require_fit, require_in_place
 from optim.errors import OptimError
 from optim.onnx.files import save_in_store
-from optim.passes import Interface, PassResult
+from optim.passes import Interface, Pass, PassResult
+
+
+class VendorPass(Pass):
+    name = "vendor.pass"
+
+
+class FixesSizes(VendorPass):
+    def inputs_for(self, options, model):
+        return model.inputs
 
 
 def model(folder, name, *, inputs=("x", "z"), outputs=("p", "q"), batch="N", random=""):
@@ -54,9 +63,22 @@ def model(folder, name, *, inputs=("x", "z"), outputs=("p", "q"), batch="N", ran
 def test_a_pass_may_not_make_a_difference_that_outputs_do_not_show(tmp_path, change, says):
     before, after = model(tmp_path, "before"), model(tmp_path, "after", **change)
     assert hidden_differences(before, after) == says
-    require_in_place(PassResult(after, True, interface=Interface()), before, after, "vendor.pass")
+    require_in_place(PassResult(after, True, interface=Interface()), before, after, VendorPass)
     if says:
         with pytest.raises(OptimError, match=r"vendor\.pass made a model that does not take the place") as caught:
-            require_in_place(PassResult(after, True), before, after, "vendor.pass")
+            require_in_place(PassResult(after, True), before, after, VendorPass)
         assert caught.value.reference == "interface-changed"
         assert caught.value.cause == "; ".join(says)
+
+
+def test_a_pass_that_says_so_may_fix_sizes(tmp_path):
+    before, after = model(tmp_path, "before"), model(tmp_path, "after", batch=2)
+    require_in_place(PassResult(after, True), before, after, FixesSizes)
+
+
+def test_notes_of_a_pass_are_cut(tmp_path):
+    notes = ("x" * 5_000_000, "\udcff.onnx", *("note",) * 500)
+    found = require_fit(PassResult(model(tmp_path, "before"), False, notes), PassResult, "vendor.pass")
+    assert len(found.notes) == 100
+    assert max(map(len, found.notes)) == 2_000
+    assert found.notes[1] == "\\udcff.onnx"

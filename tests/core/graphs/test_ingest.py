@@ -65,6 +65,13 @@ def test_the_same_file_gives_the_same_digest_however_its_weights_are_kept(tmp_pa
     assert len(digests) == 1
 
 
+def test_a_graph_without_a_name_is_taken_as_every_runtime_takes_it(path, store):
+    unnamed = linear()
+    unnamed.graph.name = ""
+    onnx.save(unnamed, path)
+    assert_computes_the_same(ingest(path, store))
+
+
 def test_a_graph_that_points_into_a_safetensors_file(tmp_path, path, store):
     header = json.dumps({"w": {"dtype": "F32", "shape": [64, 32], "data_offsets": [0, WEIGHT.nbytes]}}).encode()
     container = struct.pack("<Q", len(header)) + header + WEIGHT.tobytes()

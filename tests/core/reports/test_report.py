@@ -177,7 +177,7 @@ def verdict_of(candidate: Candidate, *, goal: Basis = Basis.CALLS, **measured: f
 def test_the_verdict_says_what_was_gained_and_at_which_price():
     assert build_report(sample.improved()).reason == (
         "2.3 times faster (ratio 0.43, 95 % interval 0.42 to 0.44), 1.5 times smaller, "
-        "drift 0.15 within the budget of 0.17"
+        "drift 0.15 within the budget of 0.17 on synthesized samples"
     )
 
 
@@ -200,7 +200,7 @@ def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
 def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
     candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
     text = verdict_of(candidate, ratio=None)
-    assert text == "2 times smaller, drift 0.01 within the budget of 0.17"
+    assert text == "2 times smaller, drift 0.01 within the budget of 0.17 on synthesized samples"
 
 
 @pytest.mark.parametrize(

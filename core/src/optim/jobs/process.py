@@ -27,6 +27,11 @@ _STDERR_TAIL_BYTES = 4000
 _alive: set[WorkerProcess] = set()
 
 
+def encodable(text: str) -> str:
+    """Writes lone surrogates, as in names of files that are no UTF-8, as escapes: no report could hold them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the worker
     """The work in a subprocess did not come back.
 
@@ -53,9 +58,9 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         call: PluginCall | None = None,
     ) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = encodable(reason)
         self.kind = kind
-        self.details = details
+        self.details = encodable(details)
         self.error = error
         self.doing = doing
         self.printed = printed

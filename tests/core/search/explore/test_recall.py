@@ -20,7 +20,7 @@ from optim._engine.search import experience
 from optim._engine.search.experience import Architecture, Experience, WonStep
 from optim._engine.search.explore import recall
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Attempt, Measured, Step, StepStatus
+from optim._engine.search.state import Measured, Step, StepStatus
 from optim._engine.store import Store
 from optim.onnx.operators import work_by_weight
 from optim.passes import Role, Stage
@@ -135,15 +135,15 @@ def test_a_run_without_time_tries_no_record(runs):
     assert not any("tried first" in note for row in run(2, search_seconds=0.0).attempts for note in row.notes)
 
 
-def test_a_record_of_less_time_of_other_versions_or_of_no_whole_search_ends_no_search():
+def test_a_record_of_less_time_of_other_versions_or_of_a_busy_machine_ends_no_search():
     run = replace(BERT, searched_s=60.0, asked_s="auto")
     assert replace(run, searched_s=40.0).may_end(run)  # both left the time to optim
     assert replace(run, asked_s=80.0, searched_s=80.0).may_end(run)
     assert not replace(run, asked_s=30.0, searched_s=30.0).may_end(run)
     assert not replace(run, made_with="other versions").may_end(run)
-    partial = replace(run, is_whole=False, searched_s=300.0)
-    assert not partial.may_end(run)
-    assert partial.after_search_of([partial, run]).may_end(run)
+    disturbed = replace(run, is_quiet=False, searched_s=300.0)
+    assert not disturbed.may_end(run)
+    assert disturbed.after_search_of([disturbed, run]).may_end(run)
 
 
 def products(path, names):
@@ -182,30 +182,6 @@ def test_a_chain_does_what_it_did_if_it_changes_as_many_products_and_has_half_of
     quantized = {f"{product} of integers": work[product]} | {name: work[name] for name in others}
     changed = Architecture(quantized, 8).changed_by(tmp_path / "result.onnx")
     assert changed == pytest.approx(work[product])
-
-
-@pytest.mark.parametrize(
-    ("won_by", "won_with", "ran_out", "cut_short"),
-    [
-        ("fuse", 0.84, True, True),
-        ("fuse", 0.84, False, False),
-        ("fuse", 0.55, True, False),
-        ("static", 0.84, True, False),
-    ],
-)
-def test_a_search_was_cut_short_if_time_ran_out_and_another_pass_was_clearly_faster_beyond_the_budget(
-    won_by, won_with, ran_out, cut_short
-):
-    rows = {"static": Attempt(step("static"), (), ratio=0.53), "untried": Attempt(step("untried"), ())}
-    rows["untried"].out_of_time = ran_out
-    board = SimpleNamespace(
-        attempts=list(rows.values()),
-        beyond=lambda: [SimpleNamespace(steps=(row.step,)) for row in rows.values()],
-        find=lambda one: rows[one.steps[0].pass_name],
-    )
-    bench = SimpleNamespace(objective=SimpleNamespace(is_latency=True))
-    one = recall.Recall(bench, None, None, None, board, None, None)
-    assert one._was_cut_short(Measured(SimpleNamespace(steps=(step(won_by),)), won_with)) is cut_short
 
 
 def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_the_proof(monkeypatch):

@@ -21,13 +21,13 @@ _NAMED = 4
 """Inputs or outputs that a sentence names."""
 
 
-def hidden_differences(before: Model, after: Model) -> tuple[str, ...]:
-    """Returns a sentence for each difference, with ``it`` for the model ``after``."""
-    return (*_interface_differences(before, after), *_new_randomness(before.path, after.path))
+def hidden_differences(before: Model, after: Model, *, fixes_sizes: bool = False) -> tuple[str, ...]:
+    """Returns a sentence for each difference, with ``it`` for the model ``after``, which may have fixed sizes."""
+    sizes = () if fixes_sizes else _fixed_sizes(before, after)
+    return (*_other_names(before, after), *sizes, *_new_randomness(before.path, after.path))
 
 
-def _interface_differences(before: Model, after: Model) -> Iterator[str]:
-    """Sizes of outputs may become known; those of inputs, which programs choose, may not."""
+def _other_names(before: Model, after: Model) -> Iterator[str]:
     for kind, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
         names, others = ([info.name for info in infos] for infos in (old, new))
         if lost := [name for name in names if name not in others]:
@@ -37,6 +37,10 @@ def _interface_differences(before: Model, after: Model) -> Iterator[str]:
         if sorted(names) == sorted(others) and names != others:
             place = next(place for place, name in enumerate(names) if name != others[place])
             yield f"its {kind} are in another order: '{others[place]}' is in the place of '{names[place]}'"
+
+
+def _fixed_sizes(before: Model, after: Model) -> Iterator[str]:
+    """Sizes of outputs may become known; those of inputs, which programs choose, may not."""
     known = {info.name: info for info in before.inputs}
     for info in after.inputs:
         old_shape = known[info.name].shape if info.name in known else None

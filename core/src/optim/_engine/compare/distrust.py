@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from optim._engine.compare.declared import hidden_differences
 from optim.errors import OptimError
+from optim.jobs.process import encodable
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
 from optim.onnx.adapter_inputs import lost_adapter_inputs
@@ -18,12 +19,15 @@ from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import describe_model
 from optim.onnx.skeleton import read_skeleton
-from optim.passes import PassResult
+from optim.passes import Pass, PassResult
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 T = TypeVar("T")
+
+_LONGEST_NOTE, _MOST_NOTES = 2_000, 100
+"""Characters of a note, and notes of a step: with a library's whole log in it, no program opens a report any more."""
 
 PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
 
@@ -100,6 +104,8 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
     if not isinstance(value, kind):
         what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
         raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
+    if isinstance(value, PassResult) and all(isinstance(note, str) for note in value.notes):
+        value = replace(value, notes=tuple(encodable(note[:_LONGEST_NOTE]) for note in value.notes[:_MOST_NOTES]))
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
@@ -137,14 +143,17 @@ def checked_model(result: PassResult, parent: Model, store: Path, name: str) -> 
     return found
 
 
-def require_in_place(result: PassResult, parent: Model, found: Model, name: str) -> None:
+def require_in_place(result: PassResult, parent: Model, found: Model, made_by: type[Pass]) -> None:
     """Refuse a model with right outputs that programs cannot use in the place of the one before.
+
+    A pass with ``inputs_for`` says that it fixes sizes.
 
     Raises:
         OptimError[interface-changed]: it has a difference that no output shows, and no interface.
     """
-    if result.interface is None and (changes := hidden_differences(parent, found)):
-        what = f"{name} made a model that does not take the place of the one before"
+    fixes_sizes = made_by.inputs_for is not Pass.inputs_for
+    if result.interface is None and (changes := hidden_differences(parent, found, fixes_sizes=fixes_sizes)):
+        what = f"{made_by.name} made a model that does not take the place of the one before"
         fix = "a pass that changes inputs or outputs must return PassResult(interface=...)"
         raise OptimError("interface-changed", what, "; ".join(changes), fix)
 

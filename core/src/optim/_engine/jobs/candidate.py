@@ -103,7 +103,7 @@ def run(request: Request, channel: Channel) -> Answer:
         comparison = request.comparison.after(result.interface, request.model)
         judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
         if request.lossy or is_rounding(judged.comparisons):  # what is wrong is dropped for that
-            require_in_place(result, request.model, model, request.name)
+            require_in_place(result, request.model, model, pass_class)
         size_bytes, run_s = model_size_bytes(model), session.least_run_s
         return Answer(result, size_bytes, judged.comparisons, dict(session.executed_on), judged.task, run_s)
 

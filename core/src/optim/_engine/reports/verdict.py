@@ -183,6 +183,8 @@ def _task(outcome: Outcome, result: Measured) -> str:
 
 
 def _drift(outcome: Outcome, result: Measured) -> str:
+    from optim._engine.feeds.feedset import SYNTHESIZED
+
     lossless = outcome.settings.lossless
     budget = outcome.settings.budget(outcome.prepared.tolerance)
     drift, at = f"drift {result.candidate.drift.relative_error:.2g}", worst_question(result.comparisons)
@@ -190,7 +192,9 @@ def _drift(outcome: Outcome, result: Measured) -> str:
     if (result.candidate.is_lossy or not outcome.target.exact) and not lossless:
         limit = budget.limit(lossy=True)
         drift = f"{drift} at {at}" if at else drift
-        return (drift if math.isinf(limit) else f"{drift}{',' if at else ''} within the budget of {limit:.2g}") + task
+        drift = drift if math.isinf(limit) else f"{drift}{',' if at else ''} within the budget of {limit:.2g}"
+        made_up = " on synthesized samples" if outcome.prepared.origin == SYNTHESIZED else ""
+        return f"{drift}{made_up}{task}"
     return f"rounding error only: {drift}, rounding explains up to {budget.limit(lossy=False):.2g}{task}"
 
 

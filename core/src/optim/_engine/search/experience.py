@@ -93,7 +93,7 @@ class Experience:
         drift: of the result.
         asked_s: the seconds that the user gave the run, or ``auto``.
         changed: share of the multiplications that the result does by other operators or weights, 0..1.
-        is_whole: whether it was not cut short, and other programs did not use the machine in its final timing.
+        is_quiet: whether other programs did not use the machine in its final timing.
     """
 
     model: str
@@ -112,7 +112,7 @@ class Experience:
     drift: float = 0.0
     asked_s: SearchSeconds = 0.0
     changed: float = 0.0
-    is_whole: bool = True
+    is_quiet: bool = True
 
     def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
         """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
@@ -134,14 +134,14 @@ class Experience:
         return is_gain and changed >= NEAR * self.changed
 
     def after_search_of(self, others: list[Experience]) -> Experience:
-        """The same, said to be found by the search of others that tells most: a whole one, then with most seconds."""
-        best = max(others, key=lambda one: (one.is_whole, one.searched_s))
-        return replace(self, searched_s=best.searched_s, asked_s=best.asked_s, is_whole=best.is_whole)
+        """The same, said to be found by the search of others that tells most: a quiet one, then with most seconds."""
+        best = max(others, key=lambda one: (one.is_quiet, one.searched_s))
+        return replace(self, searched_s=best.searched_s, asked_s=best.asked_s, is_quiet=best.is_quiet)
 
     def may_end(self, run: Experience) -> bool:
         """Whether a run with the same request, no more seconds and the same versions would find no more."""
         has_time = self.asked_s == run.asked_s or self.searched_s >= run.searched_s
-        return has_time and self.made_with == run.made_with and self.is_whole
+        return has_time and self.made_with == run.made_with and self.is_quiet
 
     @property
     def text(self) -> str:
@@ -162,7 +162,7 @@ class Experience:
     def key(self) -> str:
         """The key of the record in the cache: a later run that finds the same for the same takes its place."""
         same = replace(self, model="", day="", ratio=0.0, drift=0.0, searched_s=0.0, made_with="", changed=0.0)
-        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, is_whole=True)))
+        return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, is_quiet=True)))
 
 
 def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:

@@ -51,7 +51,7 @@ def draw(model: Path, output: Path | None, around: tuple[str, ...], most: int | 
     if as_json:
         print_json({"file": str(path), "nodes": nodes, "left_out": left})
     else:
-        echo(f"{path}: {nodes} nodes" + (f", {left} left out" if left else ""))
+        echo(f"{path}: {nodes} node{'s' if nodes != 1 else ''}" + (f", {left} left out" if left else ""))
 
 
 def _boxes(model: Path, around: tuple[str, ...], most: int | None) -> tuple[list[Box], int]:

@@ -302,7 +302,7 @@ def _next_step(report: Report, page: Path, required: tuple[str, ...] = ()) -> st
     """The next command after a run that delivered no model; ``required`` are the passes that the user named."""
     named = next((name for name in required if name in report.reason), "")
     if report.status == "failed" and "--search-seconds" in report.reason:
-        leave_out = f", or leave out --with {named} if it hangs" if named else ""
+        leave_out = f", or leave out --with {named}" if named else ""
         return f"run the same command with more time, such as --search-seconds 600{leave_out}; see {page}"
     if report.status == "failed" and not any(step.status == "failed" for step in report.steps):
         if named:

@@ -35,7 +35,7 @@ from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
-from optim.passes import Role, Stage
+from optim.passes import Role
 
 
 class Recall:
@@ -163,7 +163,7 @@ class Recall:
         if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
             return
         new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
-        new = replace(new, is_whole=not (winner.is_disturbed or self._was_cut_short(winner)))
+        new = replace(new, is_quiet=not winner.is_disturbed)
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
         self._bench.deadline.note(keep(self._bench.store, new))
@@ -176,15 +176,6 @@ class Recall:
             models = self._board.pair(row) if row is not None else None
             chain.append(WonStep(step.pass_name, with_places(step.options, models[0].path if models else None)))
         return tuple(chain)
-
-    def _was_cut_short(self, winner: Measured) -> bool:
-        """Whether time ran out, and another lossy pass was clearly faster and beyond the budget: its repair may win."""
-        rows, own = self._board.attempts, {step.pass_name for step in winner.candidate.steps}
-        untried = any(row.out_of_time and row.drift is None and row.step.stage is not Stage.TUNE for row in rows)
-        beyond = self._board.beyond() if untried and self._bench.objective.is_latency else []
-        others = [one for one in beyond if {step.pass_name for step in one.steps if step.lossy} - own]
-        ratios = [row.ratio for one in others if (row := self._board.find(one)) is not None and row.ratio]
-        return DIFFER * min(ratios, default=math.inf) < (winner.ratio or 1.0)
 
     def _looked_at(self, one: Experience) -> Measured | None:
         """The chain of a record here, after a first look at it on all samples; None if it does not hold.
