@@ -93,10 +93,12 @@ def test_a_result_for_another_runtime_says_that_it_was_not_run_there(tmp_path, c
 def test_a_plugin_that_breaks_is_named_by_the_run(tmp_path, monkeypatch, capsys):
     with installed(tmp_path, "offset_plugin"):
         (tmp_path / "site" / "broken_plugin.py").write_text("raise RuntimeError('no licence for acme')\n")
+        hook = "from optim import hookimpl\nOPTIM_HOOK_API = 1\n@hookimpl\ndef optim_fuse(target):\n    return 'acme'\n"
+        (tmp_path / "site" / "half_plugin.py").write_text(hook)
         info = tmp_path / "site" / "optim_test_broken-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: optim-test-broken\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[optim.plugins]\nbroken = broken_plugin\n")
+        (info / "entry_points.txt").write_text("[optim.plugins]\nbroken = broken_plugin\nhalf = half_plugin\n")
         model = str(models.mlp(tmp_path))
         said = "plugin broken (optim-test-broken 1.0) is failed; its passes were not tried: "
         for cached in (False, True):
@@ -104,6 +106,7 @@ def test_a_plugin_that_breaks_is_named_by_the_run(tmp_path, monkeypatch, capsys)
             assert found["cached"] is cached
             (note,) = [note for note in found["notes"] if note.startswith(said)]
             assert "no licence for acme" in note and note.endswith("optim plugins show broken")
+            assert any("optim_fuse: returned something of type str" in note for note in found["notes"])
         assert main(["run", model, "-o", str(tmp_path / "out"), *SHORT]) == ExitStatus.DELIVERED
         assert "no licence for acme" in " ".join(capsys.readouterr().out.split())
 

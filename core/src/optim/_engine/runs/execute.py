@@ -149,7 +149,8 @@ def _for_trace(outcome: Outcome) -> dict[str, Any]:
 def _noting(outcome: Outcome, chosen: ChosenTargets, registry: Registry) -> Outcome:
     """The same, and what the run itself does not depend on: what became of auto, and plugins that broke."""
     broken = [plugin for plugin in registry.plugins if plugin.state in (State.FAILED, State.INCOMPATIBLE)]
-    outcome.notes = (*outcome.notes, *filter(None, [chosen.note]), *map(_about_broken, broken))
+    lost = (f"plugin {one}; optim plugins show {one.plugin.name}" for one in registry.problems)
+    outcome.notes = (*outcome.notes, *filter(None, [chosen.note]), *map(_about_broken, broken), *lost)
     return outcome
 
 
