@@ -215,8 +215,8 @@ class Pass(ABC):
             first.
         session_only: whether the pass only changes session settings and never the graph. The search looks ahead through
             such a pass cheaply.
-        calibrates: whether the pass runs the model on samples. optim then expects it to take several times as long as
-            another pass, until it has measured the time.
+        calibrates: whether the pass measures ranges on samples. optim does not offer it on synthesized ones unless the
+            user names it, and expects it to take several times as long as another pass, until it has measured the time.
         kept: where the option ``keep`` leaves a node, in the words of the report.
         makes: type that the pass converts to, as in ``optim sensitivity --as``; empty: none.
         recasts: whether the interface brings samples of its own (see ``Interface``). optim tries the pass on the

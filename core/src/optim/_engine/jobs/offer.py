@@ -118,6 +118,9 @@ def pass_call(offered: OfferedPass, doing: str, limit: Limit = NO_LIMIT) -> Plug
     return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit=limit)
 
 
+_NOTHING_TO_CALIBRATE_ON = "it measures ranges on samples, and optim synthesized these: give yours with --data"
+
+
 def applying(offered: OfferedPass, model: Model) -> PluginCall:
     """The same while a pass is applied to a model, within the limit that its plugin sets."""
     limit = Limit(offered.over_models.apply_limit_s, "its plugin's own limit")
@@ -141,7 +144,10 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
         promise = transformation.worth_trying(request.model, request.target, request.goal)
         if not require_fit(promise, Applicable, asked.name).yes:
             return PassOffer(asked.name, False, promise.reason or "its plugin gave no reason", not_here=True)
-    with context_for(request.target, request.store, Calibration(request.feeds), request.seed) as context:
+    samples = Calibration(request.feeds)
+    if transformation.calibrates and not samples.feeds_given and not asked.forced and asked.options is None:
+        return PassOffer(asked.name, False, _NOTHING_TO_CALIBRATE_ON, not_here=True)
+    with context_for(request.target, request.store, samples, request.seed) as context:
         if asked.options is None:
             proposed = proposed_options(transformation, request.model, request.target, context)
             if asked.forced and not proposed:  # what was named is tried, whatever the pass thinks of it

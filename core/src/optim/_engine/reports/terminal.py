@@ -139,7 +139,7 @@ def _print_notes(report: Report, console: Console) -> None:
     for note in (*of_steps, *report.notes):
         _say(console, f"note: {note}")
     if report.feeds.origin == "synthesized":
-        made_up = "optim synthesized the input samples, for calibration too: give real ones with --data"
+        made_up = "optim synthesized the input samples: give real ones with --data"
         _say(console, f"note: {made_up}")
     if report.cached:
         took = f"in {report.first_seconds or 0:.0f} s (--no-cache repeats it)"
