@@ -141,7 +141,7 @@ def test_a_runtime_that_ends_its_process_is_named_beside_the_sample(tmp_path):
             Ended(), None, timeout_s=1.0, reference="prepare-failed", doing="prepare x", release="optim-test 1.0"
         )
     assert caught.value.package == "optim-test 1.0"
-    assert "if other samples fail too, report it to the makers of the runtime" in caught.value.fix
+    assert "if these fail too, report it to the makers of the runtime" in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -104,8 +105,9 @@ def require_fit(value: T, kind: type[T], name: str) -> T:
     if not isinstance(value, kind):
         what = f"{name} returned {type(value).__name__}, not {article} {kind.__name__}"
         raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
-    if isinstance(value, PassResult) and all(isinstance(note, str) for note in value.notes):
-        value = replace(value, notes=tuple(encodable(note[:_LONGEST_NOTE]) for note in value.notes[:_MOST_NOTES]))
+    if isinstance(value, PassResult) and isinstance(value.notes, tuple | list):
+        notes = (encodable(note[:_LONGEST_NOTE]) if isinstance(note, str) else note for note in value.notes)
+        value = replace(value, notes=tuple(islice(notes, _MOST_NOTES)))
     try:
         return from_wire(kind, to_wire(value))
     except (ValidationError, ValueError) as error:
