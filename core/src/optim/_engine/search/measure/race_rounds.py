@@ -186,7 +186,7 @@ class _Running:
         if enough and count >= self.next_look:
             self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)
             self.next_look = next_look_after(count)
-        undecided = effort.decides and self.standing is not None and self.standing.may_be_faster
+        undecided = effort.decides and (self.standing is None or self.standing.may_be_faster)
         patience_s = effort.patience_s if len(self.quiet) < effort.least_rounds else 0.0
         begun_by = time.monotonic() + half_a_round_s
         spent_s = begun_by - self.deadline
