@@ -26,9 +26,14 @@ def model(folder, name, *, inputs=("x", "z"), outputs=("p", "q"), batch="N", ran
     """A model that gives its first input as each output."""
     nodes = [helper.make_node("Identity", [inputs[0]], [one]) for one in outputs]
     if random:
-        drawn = helper.make_node(random, [], ["noise"], shape=[1])
+        trains = random == "Dropout"
+        drawn = (
+            helper.make_node("Dropout", ["x", "", "always"], ["noise"])
+            if trains
+            else helper.make_node(random, [], ["noise"], shape=[1])
+        )
         inner = helper.make_graph(
-            [drawn], "inner", [], [helper.make_tensor_value_info("noise", TensorProto.FLOAT, [1])]
+            [drawn], "inner", [], [helper.make_tensor_value_info("noise", TensorProto.FLOAT, None if trains else [1])]
         )
         always = helper.make_tensor("always", TensorProto.BOOL, [], [True])
         nodes.append(helper.make_node("Constant", [], ["always"], value=always))
@@ -58,6 +63,7 @@ def model(folder, name, *, inputs=("x", "z"), outputs=("p", "q"), batch="N", ran
             {"random": "RandomUniform"},
             ("it draws random numbers (RandomUniform), so another call may give another answer",),
         ),
+        ({"random": "Dropout"}, ("it draws random numbers (Dropout), so another call may give another answer",)),
     ],
 )
 def test_a_pass_may_not_make_a_difference_that_outputs_do_not_show(tmp_path, change, says):

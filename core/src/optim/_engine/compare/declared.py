@@ -16,7 +16,7 @@ from optim.model import Model
 from optim.onnx.skeleton import read_skeleton
 
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
-"""How the names of operators begin that give other numbers in each call."""
+"""The beginnings of the names of operators that give other numbers in each call."""
 _NAMED = 4
 """Inputs or outputs that a sentence names."""
 
@@ -59,7 +59,8 @@ def _random_operators(path: Path) -> set[str]:
     found, lists = set[str](), [model.graph.node, *(function.node for function in model.functions)]
     while lists:
         for node in lists.pop():
-            if node.op_type.startswith(_RANDOM):
+            trains = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
+            if trains or node.op_type.startswith(_RANDOM):
                 found.add(node.op_type)
             lists += [one.g.node for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]
     return found
