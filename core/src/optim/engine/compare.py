@@ -1,4 +1,4 @@
-"""For `optim verify` and `optim bench`, verbs of plugin ``diagnose``: what comparing models needs of the engine.
+"""The part of the engine that compares models, for `optim verify` and `optim bench`, verbs of plugin ``diagnose``.
 
 Each name is imported when it is first used: every run loads the plugin.
 """

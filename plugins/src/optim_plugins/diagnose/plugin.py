@@ -34,7 +34,7 @@ def optim_commands() -> Sequence[Command]:
 
 @hookimpl
 def optim_comparers() -> Sequence[str]:
-    """What compares and times models, for ``optim.verify`` and ``optim.bench``."""
+    """The class that compares and times models, for ``optim.verify`` and ``optim.bench``."""
     return (f"{_FOLDER}.compare.comparer:Comparer",)
 
 

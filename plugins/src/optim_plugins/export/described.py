@@ -1,4 +1,4 @@
-"""What ``optim.export`` answers, and why it refuses what is no source."""
+"""Writes an export for ``optim.export`` and describes it; refuses what is no source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_described(request: SourceRequest, output: Path, conditions: ExportCond
 
 
 def _described(made: ExportedSource, output: Path) -> ExportedFolder:
-    """What a caller is told of the folder."""
+    """Returns what ``optim.export`` answers."""
     verified = {found.component: found for found in made.verified}
     components = [
         ExportedComponent(

@@ -1,4 +1,4 @@
-"""What a candidate promises: from what its pass gained and cost before, else by its kind."""
+"""The gain to expect of a candidate: from what its pass gained and cost before, else by its kind."""
 
 from __future__ import annotations
 

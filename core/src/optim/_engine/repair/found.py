@@ -25,7 +25,7 @@ drift of 0.045 and less.
 """
 
 SHARE_TO_LEARN = 0.5
-"""Of the time, or of the evaluations, for what nodes cost; the rest measures what that proposes."""
+"""The share of the time, or of the evaluations, that measures what nodes cost; the rest measures what that proposes."""
 
 PART_FOR_THE_METRIC = 0.5
 """What a loss takes in drift is not known: half of the drift is tried."""

@@ -227,7 +227,7 @@ def _source_place(bench: Workbench, registry: Registry, target: Target, model: P
 
 
 def _clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
-    """What times its answers.
+    """Returns the clock that times the answers of a folder of onnxruntime-genai.
 
     Raises:
         OptimError[runtime-missing]: that program is not installed.

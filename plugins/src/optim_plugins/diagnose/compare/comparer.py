@@ -1,4 +1,4 @@
-"""What compares models for ``optim.verify`` and ``optim.bench``."""
+"""The class that core asks for comparisons: ``optim.verify`` and ``optim.bench`` call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of core to the plugin that compares models without a search: is one right, and which is faster."""
+"""The questions of core to the plugin that compares models without a search: is one right, and which is faster?"""
 
 from __future__ import annotations
 
@@ -54,3 +54,4 @@ class ModelComparer(Protocol):
 
 
 COMPARER: EnginePart[ModelComparer] = EnginePart("comparer", "diagnose")
+"""The part of a plugin that compares models; without one, an error names the plugin to install."""

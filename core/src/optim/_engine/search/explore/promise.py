@@ -1,4 +1,4 @@
-"""What a candidate promises: the gain to expect of it, and what trying it costs.
+"""The gain to expect of a candidate, and the seconds that it takes to try it.
 
 Both are learned: a pass costs on this model what its first candidate cost, and gains about what it gained before on
 another chain. Until then the kernels that it exchanges say what it gains at best. Without known kernels, the run in
@@ -231,5 +231,5 @@ def _plugin_of(one: Planned) -> str:
 
 
 def for_goal(planned: Planned, goal: str) -> float:
-    """What a pass promises for being there for the goal of the run: such passes come before all others."""
+    """The gain to expect of a pass for the goal of the run alone: more than that of any other pass."""
     return float(goal in planned.pass_class.goals)

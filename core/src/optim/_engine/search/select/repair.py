@@ -47,7 +47,7 @@ class Guess:
 
     @property
     def application(self) -> Application:
-        """What a job is to try."""
+        """The step and the chain that a job tries."""
         return Application(self.parent, self.planned.offered, self.attempt.step.options)
 
     def after(self, tried: Applied) -> Near:
