@@ -11,9 +11,8 @@ from optim._engine.search.deadline import GRACE_S, LATER, OTHERS, PROOF, WRITING
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
-from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.clock import LEAST_LANES, Clock
 from optim._engine.search.measure.efforts import LOOK_S
-from optim._engine.search.taste import SEVERAL
 
 
 class Now:
@@ -69,18 +68,18 @@ def lanes(time, share, least):
 
 def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):
     time.lanes = LaneCosts(16 / 3, 0.05)  # 0.2 + 3.2 + 0.6 seconds a lane
-    assert lanes(time, 0.4, least=SEVERAL) == 10
+    assert lanes(time, 0.4, least=LEAST_LANES) == 10
     assert lanes(time, 0.1, least=8) == 8
     clock.seconds += 72
-    assert lanes(time, 0.1, least=8) == SEVERAL
+    assert lanes(time, 0.1, least=8) == LEAST_LANES
     clock.seconds += 72
-    assert lanes(time, 1.0, least=8) == SEVERAL
+    assert lanes(time, 1.0, least=8) == LEAST_LANES
 
 
 def test_lanes_that_open_slowly_make_it_fewer(time):
     time.lanes = LaneCosts(16 / 3, 0.05)
     time.lanes.note_lanes(open_s=11.4)  # half of 4 and half of 12 seconds
-    assert lanes(time, 0.8, least=SEVERAL) == 10
+    assert lanes(time, 0.8, least=LEAST_LANES) == 10
 
 
 def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):

@@ -40,9 +40,11 @@ _MARGIN = 0.99
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
 
-_EVALUATIONS_BESIDE = 2
-"""Estimates of sets may take as long as these, whatever the time: of a BERT-base they took 28 s, an evaluation 6 s. As
-many are left to measure what estimates propose: what nobody measured is no repair."""
+_ESTIMATES_FOR = 2.0
+"""Evaluations that take as long as all estimates of sets may: of a BERT-base they took 28 s, and an evaluation 6."""
+
+_EVALUATIONS_TO_LEAVE = 2
+"""To measure what nodes cost for: what nobody measured is no repair."""
 
 _REPLAY_EVALUATIONS = 3
 """Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
@@ -324,7 +326,7 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
     """
     each = _seconds_of_a_run(replay)
     needed_s = each * (1 + len(replay.errors))
-    most_s = _EVALUATIONS_BESIDE * measured.evaluation_s
+    most_s = _ESTIMATES_FOR * measured.evaluation_s
     if needed_s > most_s:
         most_s = SHARE_TO_LEARN * min(request.seconds, measured.left_s)
     count = min(len(measured.samples), int(most_s / needed_s))
@@ -334,7 +336,7 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
             replay, each = more, _seconds_of_a_run(more)
             break
         count //= 2  # they take too much memory
-    looks_s = measured.left_s - _EVALUATIONS_BESIDE * max(each, measured.evaluation_s)
+    looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
     until = time.monotonic() + min(looks_s, SHARE_TO_LEARN * request.seconds)
     errors = {
         name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()

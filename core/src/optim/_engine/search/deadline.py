@@ -30,9 +30,8 @@ from time import time as wall_clock
 
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.lane_costs import LaneCosts
+from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import PAIR, PART, SEVERAL
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -43,15 +42,22 @@ LEAST_S, MOST_S = 30.0, 280.0
 WHOLE_S = 300.0
 """After which a run has ended that was announced: what is beyond is for a proof that a busy machine draws out."""
 
-_WHOLE_END_S = 80.0
-"""A run that is shorter has its part of the seconds of the end: they are 28 together. With less than a fifth of them,
-what was named is proven by three rounds."""
+_WHOLE_END_S, _LEAST_PART = 80.0, 0.2
+"""A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
+was named is proven by three rounds."""
+
+_ORIGINAL_SHARE = 0.2
+"""A share of the run, for work with the original before anything is tried: samples, reference, tolerance."""
 
 STARTING_S = 5.0
 """With less, a process that imports a plugin or a runtime has not started on a busy machine."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
+
+_FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
+"""The proof of what is delivered goes on until so much more is over than was announced: a shorter race proves nothing.
+A run of less than 30 s always has its 15 s for it."""
 
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
@@ -63,10 +69,13 @@ programs on two processors starts took six times their processor time, and closi
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
 
-_MOST_FOR_THE_END, _LEAST_FOR_THE_END = 0.5, 1 / 3
-"""Shares of what is left when the search begins. With more than the first one, nothing is found that an end could
-prove. A proof of several models has no more than the second, if one of a pair fits in: runs of 30 s ended with 5 to
-10 s unused."""
+_RACES_SHARE = 0.2
+"""Share of the search that is kept for races: candidates that nobody times are worth nothing."""
+
+PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
+"""Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
+nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
+runs of 30 s ended with 5 to 10 s unused."""
 
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
@@ -139,8 +148,8 @@ class Deadline:
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         left, writing_s = max(0.0, one.left), one.left - one.spare_s
-        end_s = writing_s + one.lanes.proof_s(SEVERAL if races else 1)  # a size needs no race, its latency does
-        two_s = writing_s + one.lanes.proof_s(PAIR if races else 1)
+        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
+        two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
         end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
         one.reserve(PROOF, end_s - writing_s)
         one.explore(max(0.0, left - end_s))
@@ -156,7 +165,7 @@ class Deadline:
         self.timeout_s, self.must, self._races = timeout_s, must, races
         self._reserves = dict(self._reserves)
         self.search_s, self.explores_since = 0.0, self.now()
-        part = max(PART, min(1.0, self.announced_s / _WHOLE_END_S))
+        part = max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
         self.lanes = LaneCosts(
             prepared.open_s, prepared.run_s, len(prepared.timed), comparing_s=self.comparing_s, part=part, races=races
         )
@@ -167,7 +176,7 @@ class Deadline:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
-        self.reserve(RACES, PART * seconds if self._races else 0.0)
+        self.reserve(RACES, _RACES_SHARE * seconds if self._races else 0.0)
         self.sameness_s = _SAMENESS_SHARE * seconds
 
     # what is left
@@ -211,7 +220,7 @@ class Deadline:
         Where a busy machine makes it look longer than what is reserved, it has that: what is not looked at cannot be
         proven either.
         """
-        proof_s = self.lanes.proof_s(1 if self.lanes.is_long else PAIR)
+        proof_s = self.lanes.proof_s(1 if self.lanes.is_long else AGAIN_LANES)
         return self.spare_s - min(proof_s, self._reserves.get(PROOF, math.inf))
 
     @property
@@ -275,13 +284,10 @@ class Deadline:
 
     @property
     def floor_s(self) -> float:
-        """Seconds that the proof of what is delivered may take beyond what was announced.
-
-        A shorter race proves nothing. A run of less than 30 s always has 15 s for it.
-        """
+        """Seconds that the proof of what is delivered may take beyond what was announced."""
         if math.isinf(self.announced_s):
             return 0.0
-        floor_s = max(PART * self.announced_s, LEAST_S / 2 if self.announced_s < LEAST_S else 0.0)
+        floor_s = max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
         return max(0.0, min(floor_s, self._most_s - self.announced_s))
 
     @property
@@ -322,7 +328,7 @@ class Deadline:
     @property
     def for_original(self) -> float:
         """Seconds for what is done with the original before anything is tried."""
-        return PART * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
+        return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
 
     def most_for_original(self, named: bool = False) -> float:
         """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""

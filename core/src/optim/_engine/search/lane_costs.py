@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from optim._engine.search.taste import PAIR
-
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
 processor time for the program that forks the lanes of what may be delivered."""
@@ -36,6 +34,9 @@ LEAST_ROUNDS = 3
 
 _PROGRAM_S = 0.7
 """What a program of its own takes to start beyond a fork: its imports."""
+
+AGAIN_LANES = 2
+"""Models that are timed a second time: what contends is seldom more."""
 
 
 class LaneCosts:
@@ -111,7 +112,7 @@ class LaneCosts:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
         if self.is_long:
             return self.opened_s(lanes)
-        again_s = (PAIR + 1) * self._program_s + self.race_s if self._races else 0.0
+        again_s = (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
         return self.opened_s(lanes) + self.race_s + again_s
 
     @property

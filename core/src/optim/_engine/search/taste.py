@@ -20,21 +20,8 @@ SAME = 0.01
 HANGS_S = 900.0
 """What takes longer has hung: opening the original, a round of a race, a turn at the clock of another run."""
 
-PAIR, FEW, SEVERAL = 2, 3, 5
-"""How wide to look: more models leave each of them less time.
-
-PAIR: models that are timed a second time, slow models that are looked at whatever the time, passes that are repaired,
-and chains of earlier runs. FEW: models at the end beside the best, settings that a new graph is looked at through,
-other proposals of a pass, and names in a sentence. SEVERAL: models that are looked at whatever the time, because the
-best of fewer says little about a stage, and models whose proof is reserved.
-"""
-
-LOOKS = 1 / 3
-"""Share of a search in which the best guess of every pass is tried: with less, slow machines try some only."""
-
-PART = 0.2
-"""Share of a run for each thing beside its candidates: the original, races, chains of earlier runs, which may be wrong,
-and a proof that takes longer."""
+FEW = 3
+"""Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
 
 DEAR = 0.1
 """Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""

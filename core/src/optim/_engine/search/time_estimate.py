@@ -13,11 +13,10 @@ from statistics import fmean, geometric_mean, median
 
 from optim._engine.compare.place import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.search.deadline import LEAST_S, MOST_S, Deadline
+from optim._engine.search.deadline import LEAST_S, MOST_S, PROVEN_LANES, Deadline
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
-from optim._engine.search.taste import LOOKS, SEVERAL
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
 
@@ -27,6 +26,9 @@ several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes s
 
 _CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
 """A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
+
+_LOOKS = 0.25
+"""Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
 
 _FARTHEST = 4.0
 """What is learned corrects the estimate by so much at most."""
@@ -120,13 +122,13 @@ def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: flo
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(SEVERAL)))
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(PROVEN_LANES)))
 
 
 def of_several(estimates: Sequence[float]) -> float:
     """Seconds of a run on several targets: that of the longest, and first looks at the others, 300 at most."""
     longest = max(estimates)
-    return min(MOST_S, longest + LOOKS * (sum(estimates) - longest))
+    return min(MOST_S, longest + _LOOKS * (sum(estimates) - longest))
 
 
 def in_words(seconds: float) -> str:

@@ -23,12 +23,17 @@ from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing_of, failures, step_of
 from optim._engine.search.select.repair import Near
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, unique
-from optim._engine.search.taste import FEW
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Basis
 from optim.passes import Role, Stage
+
+LOOK_AHEAD = 3
+"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
+
+_NAMED = 3
+"""Passes that a verdict names; the report has a row for each."""
 
 _SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
@@ -83,7 +88,7 @@ def in_turns(
         first, *others = variants[candidate.digest] or [candidate]
         with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
         rows.append(list(unique([*with_first, *others])))
-    return [row[i] for i in range(FEW + 1) for row in rows if i < len(row)]
+    return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]
 
 
 class NamedPassError(OptimError):
@@ -321,7 +326,7 @@ class Beam:
             self._asker.ask_side_by_side(candidates, looking)
 
         def variants(one: Candidate) -> list[Candidate]:
-            return self._expander.session_variants(one, tune, FEW)
+            return self._expander.session_variants(one, tune, LOOK_AHEAD)
 
         found = self._bench.runner.side_by_side(variants, candidates)
         return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
@@ -403,8 +408,8 @@ class Beam:
 def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
     """The share of the time for candidates that a stage leaves to those after it, 0..1.
 
-    Where size is the goal what makes a model small is lossy; else it is left to what gains more and is made anew of
-    each fusion.
+    If size is the goal, lossy stages have it: they make a model small. Else stages have it that gain more than this one
+    and start anew from each fusion.
     """
     if for_size:
         lossy_later = any(planned.pass_class.lossy for planned in later)
@@ -435,7 +440,7 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     """How a verdict goes on where passes were not tried once; empty where all were."""
     if not names:
         return ""
-    some = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
     return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
 

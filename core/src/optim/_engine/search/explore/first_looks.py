@@ -33,7 +33,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess, Near
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import DIFFER, FEW, LOOKS, PAIR, TOO_LITTLE
+from optim._engine.search.taste import DIFFER, TOO_LITTLE
 from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 
@@ -41,11 +41,16 @@ _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
+_REPAIRED, _OTHERS = 2, 3
+"""Passes that are repaired, and other proposals of each that are tried before: more cost what a repair costs. Stages
+repair what else is near."""
+
 _UNEVEN = 0.8
 """Of the ratio that a repair is expected to leave: a few nodes may err most."""
 
-_TRIES = 0.7
-"""Part of the time for first looks in which candidates may begin: the rest is for timing them."""
+_SHARE, _TRIES = 1 / 3, 0.7
+"""Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
+part of it in which candidates may begin: the rest is for timing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +253,7 @@ class FirstLooks:
         for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
             if ratio(one) >= min(held, start / DIFFER):
                 continue
-            if place >= PAIR:
+            if place >= _REPAIRED:
                 self._repairs.leave(one)
                 continue
             others = self._otherwise(one)
@@ -281,7 +286,7 @@ class FirstLooks:
 
     def _otherwise(self, one: Look) -> list[Look]:
         """Tries what a pass proposes beside its first guess, on the same chain."""
-        others = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
+        others = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:_OTHERS]]
         return self._looks(others, lambda _: self._time.for_candidate())
 
     def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
@@ -293,7 +298,7 @@ class FirstLooks:
 
     def _left(self, share: float) -> float:
         """Seconds of a share of the time for first looks that are left; below zero when they are over."""
-        return self._time.explores_since + LOOKS * share * self._time.search_s - self._time.now()
+        return self._time.explores_since + _SHARE * share * self._time.search_s - self._time.now()
 
     @property
     def _for_looks(self) -> float:
@@ -371,11 +376,11 @@ class FirstLooks:
         return settings and not self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
 
     def _gain(self, one: Guess) -> float:
-        """What a guess promises."""
+        """The gain to expect of a guess."""
         return self._promises.gain(one.attempt.step) + for_goal(one.planned, self._objective.goal.name)
 
     def _per_second(self, one: Guess) -> float:
-        """What a guess promises for each of its seconds, those of its lane in the race among them."""
+        """The gain to expect of a guess for each of its seconds, with those of its lane in the race."""
         seconds = self._promises.expected_s(one.attempt.step.pass_name) + self._time.lanes.lane_s
         return self._gain(one) / seconds
 

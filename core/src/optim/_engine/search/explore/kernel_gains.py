@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import ClassVar
 
 from optim._engine.jobs import kernels
-from optim._engine.search.deadline import GRACE_S, LEAST_S
+from optim._engine.search.deadline import LEAST_S
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
 from optim._engine.timing import work_job
@@ -23,6 +23,9 @@ from optim.backend import KernelRatio
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 from optim.passes import KernelUse
+
+_MEASURING_S = 20.0
+"""For all of it, which takes two seconds: it only ends a backend that hangs."""
 
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
@@ -102,14 +105,14 @@ class KernelGains:
         if answer is None:
             request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)
             try:
-                answer = bench.runner.call(work_job.JOB, request, timeout_s=GRACE_S)
+                answer = bench.runner.call(work_job.JOB, request, timeout_s=_MEASURING_S)
             except WorkerFailed:  # they are guessed then
                 return {}
             bench.runner.keep(key, answer)
         return answer.shares
 
     def _asked(self, key: str, *, timed: bool) -> kernels.Answer | None:
-        """What the backend knows of machines like this one, and what it times here.
+        """Asks the backend what it knows of machines like this one, and what it times here.
 
         Another run may have timed kernels while this one waited for its turn. They are kept before the turn ends:
         whoever waits for it finds them.
@@ -122,7 +125,7 @@ class KernelGains:
                 if timed:
                     bench.say("timing this machine's kernels, once")
                 request = kernels.Request(bench.place, bench.store.models, timed=timed)
-                answer = bench.runner.call(kernels.JOB, request, timeout_s=GRACE_S)
+                answer = bench.runner.call(kernels.JOB, request, timeout_s=_MEASURING_S)
                 if answer.measured and not _is_disturbed(answer.measured):
                     bench.store.write("steps", key, to_wire(answer))
                 return answer

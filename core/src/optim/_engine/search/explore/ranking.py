@@ -16,11 +16,13 @@ _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
 
 
+_DOUBT = 1.2
+"""What calls let expect of a goal's own clock counts for so much more beside what that clock said: a Llama of which
+less than 0.30 was expected took 0.37 of the answers' time, and 0.30 that had been measured was not in the last race."""
+
 _WITHIN_REACH = 1.25
-"""So far apart may be what calls let expect of a goal's own clock and what that says: a Llama of which less than 0.30
-was expected took 0.37 of the answers' time, and 0.30 that had been measured was not in the last race. What is slower
-than the best chain by more does not go on. A Llama with a past that grows took 1.49 times as long as with one in place,
-and every kind of integers was made and timed behind it, too: a third of 300 s."""
+"""Of the best chain's answers: what is slower by more does not go on. A Llama with a past that grows took 1.49 times as
+long as with one in place, and every kind of integers was made and timed behind it, too: a third of 300 s."""
 
 
 class Ranking:
@@ -46,7 +48,7 @@ class Ranking:
             return figure
         expected = self._clock.board[item.candidate].hoped
         if expected is not None and (item.ratio is None or math.isinf(figure)):
-            doubt = _WITHIN_REACH if self._objective.has_clock and item.candidate.steps else 1.0
+            doubt = _DOUBT if self._objective.has_clock and item.candidate.steps else 1.0
             hoped = doubt * expected
             return hoped * self._objective.figure(self._original, self._clock.base)
         return figure

@@ -6,9 +6,8 @@ the search need find nothing else: it goes to the proof, and ends the run if the
 case the search begins as if nothing had been tried; what holds is on the board. So a wrong record costs the seconds of
 its candidates: a fifth of those of the run at most.
 
-A record ends a search only if its own search had as much time, of the same versions, beside no other programs, and was
-not cut short: time did not run out in that while something clearly faster was beyond the budget. Of other records the
-chain is tried too. A chain without a pass that must hold is not tried.
+A record of a search with less time, of other versions, or beside other programs has its chain tried, and ends no
+search. A chain without a pass that must hold is not tried.
 """
 
 from __future__ import annotations
@@ -30,12 +29,18 @@ from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, Measured, StepStatus
-from optim._engine.search.taste import DIFFER, PAIR, PART
+from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Role
+
+_MOST = 2
+"""Chains that are tried: a third one won on the nearest models seldomer than what the search looks at first."""
+
+_SHARE = 0.2
+"""Of the seconds of the run, for chains of records: all that records that lie can cost."""
 
 
 class Recall:
@@ -93,7 +98,7 @@ class Recall:
         self._bench.deadline.note(damaged)
         required = {planned.ordered.name for planned in self._plan.forced()}
         near = nearest(self._known, self._run)
-        chosen = [one for one in near if required <= {step.name for step in one.chain}][:PAIR]
+        chosen = [one for one in near if required <= {step.name for step in one.chain}][:_MOST]
         if not chosen:
             return []
         self._bench.say(f"trying what won on {chosen[0].model}")
@@ -133,7 +138,7 @@ class Recall:
 
     def _share(self, targets: int) -> float:
         """The share of the seconds for candidates that chains of records may take, 0..1."""
-        seconds = PART * self._time.announced_s / targets
+        seconds = _SHARE * self._time.announced_s / targets
         return min(1.0, seconds / self._time.before(LATER)) if self._time.before(LATER) > 0 else 0.0
 
     def _go_on(self) -> None:

@@ -8,17 +8,22 @@ from dataclasses import replace
 from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
+from optim._engine.search.lane_costs import AGAIN_LANES
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import expected_of, joined
 from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
 from optim._engine.search.state import Candidate, LaneResult, Measured
-from optim._engine.search.taste import DIFFER, PAIR, SEVERAL
+from optim._engine.search.taste import DIFFER
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
+
+LEAST_LANES, _LEAST_SLOW_LANES = 5, 2
+"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models five took 79 s of 300 beside
+sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -58,8 +63,7 @@ class Clock:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
             least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
-                them; :data:`SEVERAL` whatever the time, and a :data:`PAIR` of slow models: five took 79 s of 300
-                beside sixteen other programs.
+                them; :data:`LEAST_LANES` whatever the time, and fewer of slow models.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
@@ -85,7 +89,7 @@ class Clock:
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
         costs, left_s = self._time.lanes, self._time.to_explore
-        fewest = PAIR if costs.is_slow else SEVERAL
+        fewest = _LEAST_SLOW_LANES if costs.is_slow else LEAST_LANES
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
@@ -93,7 +97,7 @@ class Clock:
     def _may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
         costs = self._time.lanes
-        lanes = 2 if costs.is_long else PAIR + 1
+        lanes = 2 if costs.is_long else AGAIN_LANES + 1
         return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
     def first_look(
@@ -200,9 +204,9 @@ class Clock:
     def _race(
         self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
     ) -> tuple[LaneResult, list[LaneResult]]:
-        """A race; keeps the original's figures, which a race has none of that was over before that was open.
+        """Races candidates, and keeps the figures of the original if it was opened before the race was over.
 
-        What had not come back once when the race was over is noted: another race of it would end so too.
+        A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
         base, results = race_candidates(self._bench, candidates, effort, wanted)
         if self.base is None or not base.out_of_time:

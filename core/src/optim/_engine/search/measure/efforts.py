@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.lane_costs import LEAST_ROUNDS
-from optim._engine.search.taste import PAIR
+from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS
 
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
@@ -52,7 +51,7 @@ def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
 def final(time: Deadline, lanes: int, *, drop: bool) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
     costs = time.lanes
-    again_s = (PAIR + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
+    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
     effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
     left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
