@@ -128,6 +128,7 @@ def test_a_version_that_does_not_exist_is_one_error_and_a_real_one_runs(
     here = onnxruntime.__version__
     assert main(["bench", model, "--runtime", f"onnxruntime=={here},9.9.9", "--seconds", "1"]) == ExitStatus.USAGE
     assert capsys.readouterr().err.count("error[unknown-runtime-version]") == 1
+    assert main(["bench", model, "--runtime", f"onnxruntime=={here}", "--seconds", "1"]) == 0
     names = [target_name(here)]
     assert optim.verify(model, target="cpu", other_target=names[0]).lossless
     assert optim.bench(model, target=["cpu", *names], seconds=1).models[1].latency_ratio
