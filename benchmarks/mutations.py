@@ -245,10 +245,10 @@ def judging(
     """
     from optim._engine.api.given import named_data
     from optim._engine.api.request import conditions_for
-    from optim._engine.runs.lab.conditions import workbench_for
+    from optim._engine.runs.compare.conditions import workbench_for
+    from optim._engine.runs.compare.verify import verify_on
     from optim._engine.search.settings import RunSettings
     from optim.errors import OptimError
-    from optim_plugins.diagnose.compare.verify import verify_on
 
     given = list(samples) or samples_of(subject)
     asked = RunSettings(subject.model) if max_drift is None else RunSettings(subject.model, max_drift=max_drift)

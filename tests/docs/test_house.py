@@ -22,7 +22,6 @@ SOURCES = (ROOT / "core" / "src", ROOT / "testing" / "src")
 ENGINE_USERS = {
     "testing/src": "optim.engine.testing",
     "plugins-fleet/src": "optim.engine.fleet",
-    "plugins/src/optim_plugins/diagnose/compare": "optim.engine.compare",
     "plugins/src/optim_plugins/diagnose/inspect": "optim.engine.inspect",
     "plugins/src/optim_plugins/export": "optim.engine.export",
     "plugins/src/optim_plugins/goals": "optim.engine.goals",

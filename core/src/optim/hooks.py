@@ -51,6 +51,8 @@ ENTRY_POINT_GROUP = "optim.plugins"
 OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and write a folder to deploy.",
     "pick": "Deliver another result of an earlier run.",
+    "verify": "Compare the outputs of two models.",
+    "bench": "Time models against each other.",
     "passes": "List the passes, or show one.",
     "targets": "List where models can run.",
     "metrics": "List the task metrics.",
@@ -62,7 +64,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Commands of optim itself, with their line in ``optim --help``. A command of a plugin has another name."""
 
 
-_DIAGNOSIS = ("bench", "blame", "draw", "inspect", "outputs", "profile", "reduce", "runtimes", "sensitivity", "verify")
+_DIAGNOSIS = ("blame", "draw", "inspect", "outputs", "profile", "reduce", "runtimes", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnx", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 

@@ -15,8 +15,9 @@ from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
+from optim._engine.runs.compare.conditions import Conditions
+from optim._engine.runs.compare.verify import verify_models
 from optim._engine.runs.execute import execute
-from optim._engine.runs.lab.conditions import Conditions
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
@@ -24,7 +25,6 @@ from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.sessions import open_session
 from optim.passes import Stage
-from optim_plugins.diagnose.compare.verify import verify_models
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "counted_clock")]
 

@@ -14,14 +14,14 @@ from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
+from optim._engine.runs.compare.bench import bench_models
+from optim._engine.runs.compare.conditions import Conditions
+from optim._engine.runs.compare.verify import verify_models
 from optim._engine.runs.execute import execute
-from optim._engine.runs.lab.conditions import Conditions
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import StepStatus
 from optim._engine.store import Store
 from optim.errors import ExitStatus, OptimError
-from optim_plugins.diagnose.compare.bench import bench_models
-from optim_plugins.diagnose.compare.verify import verify_models
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
 

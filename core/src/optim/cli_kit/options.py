@@ -48,22 +48,34 @@ class _SecondsOrAuto(_Parameter):
 
 
 class _ModelPath(click.Path):
-    """A file or a folder; an address is brought to this machine first."""
+    """A file or a folder; an address is brought to this machine first.
+
+    Args:
+        programs: whether folders of onnxruntime-genai stand for that program, and not for the graph in them.
+    """
+
+    def __init__(self, *, programs: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self._programs = programs
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path of what is named."""
-        from optim._engine.sources.naming import fetched, graph_of, is_address
+        from optim._engine.sources.naming import fetched, graph_of, is_address, is_genai_folder
 
         if not is_address(str(value)):
-            return graph_of(Path(str(super().convert(value, param, ctx))))
+            path = Path(str(super().convert(value, param, ctx)))
+            return path if self._programs and is_genai_folder(path) else graph_of(path)
         from optim.cli_kit.live_lines import progress
 
         with progress() as say:
             return fetched(str(value), say)
 
 
-MODEL_PATH = _ModelPath(path_type=Path)
+MODEL_PATH = _ModelPath()
 """Where a command takes a model: a path, ``hf://ORG/NAME/FILE``, or the URL of an ``.onnx`` file."""
+
+MODEL_OR_PROGRAM_PATH = _ModelPath(programs=True)
+"""The same, or a folder of onnxruntime-genai, which need not be a graph to optim: it may have a ``config.json`` too."""
 
 SECONDS = _Seconds(min=0, min_open=True)
 SECONDS_OR_AUTO = _SecondsOrAuto()
@@ -74,6 +86,27 @@ data_option = click.option(
     metavar="SAMPLES",
     help="Input samples: an .npz file, a folder of .npz files, or package.module:function. [default: synthesized]",
 )
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for word in words:
+        name, _, size = word.partition("=")
+        if not name or not size.isdecimal() or not int(size) or name in found:
+            raise click.BadParameter(f"'{word}' is not NAME=N with N of 1 or more, or comes twice", ctx, param)
+        found[name] = int(size)
+    return found
+
+
+def made_up_options(function: Decorated) -> Decorated:
+    """The options of synthesized samples: ``--samples``, ``--size`` and ``--mask``."""
+    mask = "Mask of synthesized rows: full hides nothing, end or start hides a part there. [default: in a few rows]"
+    size = "Size of a dimension of synthesized samples, e.g. batch=4. Can be repeated."
+    function = click.option("--mask", type=click.Choice(["full", "end", "start"]), default=None, help=mask)(function)
+    function = click.option("--size", "sizes", multiple=True, metavar="NAME=N", callback=_sizes, help=size)(function)
+    return click.option(
+        "--samples", type=click.IntRange(min=1), metavar="N", help="Number of synthesized samples. [default: 8]"
+    )(function)
 
 
 target_option = click.option(

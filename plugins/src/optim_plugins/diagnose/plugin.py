@@ -17,10 +17,8 @@ _FOLDER = "optim_plugins.diagnose"
 
 @hookimpl
 def optim_commands() -> Sequence[Command]:
-    """Verbs that compare models, look into one, or look at this machine."""
+    """Verbs that look into a model, and one that looks at this machine."""
     return (
-        Command(f"{_FOLDER}.compare.verify_command:verify", "Compare the outputs of two models."),
-        Command(f"{_FOLDER}.compare.bench_command:bench", "Time models against each other."),
         Command(f"{_FOLDER}.blame.command:blame", "Name the nodes that make two models differ."),
         Command(f"{_FOLDER}.profile.command:profile", "Show the time of each operator and node."),
         Command(f"{_FOLDER}.sensitivity.command:sensitivity", "Show how much drift each node costs."),
@@ -30,12 +28,6 @@ def optim_commands() -> Sequence[Command]:
         Command(f"{_FOLDER}.outputs.command:outputs", "Store the outputs of a model in a file."),
         Command(f"{_FOLDER}.runtimes.command:runtimes", "Compare a model on several versions of onnxruntime."),
     )
-
-
-@hookimpl
-def optim_comparers() -> Sequence[str]:
-    """The class that compares and times models, for ``optim.verify`` and ``optim.bench``."""
-    return (f"{_FOLDER}.compare.comparer:Comparer",)
 
 
 @hookimpl

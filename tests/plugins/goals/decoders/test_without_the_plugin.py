@@ -10,12 +10,12 @@ from small_decoder import FACTS, write_decoder
 
 import optim
 from optim._engine.plugins.registry import load_registry
+from optim._engine.runs.compare.programs import clock_of_program
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.cli_kit import write_model
 from optim.goal import GoalRequest
 from optim.onnx import describe_model
 from optim.target import Target
-from optim_plugins.diagnose.compare.bench import _clock_of_program
 
 CPU = Target("cpu", "onnxruntime", "CPUExecutionProvider")
 
@@ -42,4 +42,4 @@ def test_a_graph_with_a_past_opens_as_a_session(tmp_path: Path) -> None:
 
 def test_answers_of_another_program_cannot_be_timed(tmp_path: Path) -> None:
     with pytest.raises(optim.OptimError, match="plugin-failed"):
-        _clock_of_program(load_registry(), tmp_path, GoalRequest())
+        clock_of_program(load_registry(), tmp_path, GoalRequest())

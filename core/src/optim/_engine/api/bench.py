@@ -14,14 +14,13 @@ from optim._engine.api.request import conditions_for
 from optim._engine.goals.bounds import parse_bound
 from optim._engine.goals.generating import asked_workload
 from optim._engine.goals.known import find_goal
-from optim._engine.runs.lab.comparer import COMPARER
-from optim._engine.runs.mark import read_mark
 from optim._engine.search.settings import RunSettings, joined_targets
-from optim._engine.sources.naming import fetched, is_genai_folder, quiet
+from optim._engine.sources.naming import fetched, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark, GridBenchmark
+    from optim._engine.reports.answers import Benchmark
+    from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 _MOST_POINTS = 100
 """Most points of a grid. Each takes seconds to prepare and to time, so more is a mistake in the command."""
@@ -81,41 +80,25 @@ def bench(
     generates = generate is not None
     paths = [_path_of(fspath(model), say or quiet, generates=generates) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
-    _require_programs(paths, generate=generates)
+    from optim._engine.runs.compare.programs import is_program, require_programs
+
+    require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
     made_up = MadeUp(samples, sizes or {}, mask)
     with sized_data(paths[0], made_up, data, seed) as given, named_data(given, seed) as feeds:
         names = joined_targets(target) or "cpu"
         conditions = conditions_for(graphs, say or quiet, data=feeds, target=names, seed=seed, component=component)
-        comparer = conditions.registry.part(COMPARER, "models cannot be timed")
-        found = comparer.bench(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+        from optim._engine.runs.compare.bench import bench_models
+
+        found = bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
     return found.model_copy(update={"feeds": made_up.text}) if made_up else found
 
 
 def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:
     """Where a model lies; where answers are timed, a folder of onnxruntime-genai is no graph, whatever else it has."""
+    from optim._engine.runs.compare.programs import is_program
+
     return Path(model) if generates and is_program(Path(model)) else fetched(model, say)
-
-
-def is_program(path: Path) -> bool:
-    """Whether a folder is onnxruntime-genai's alone; a run folder that is one too opens as a run folder."""
-    return is_genai_folder(path) and read_mark(path) is None
-
-
-def _require_programs(paths: Sequence[Path], *, generate: bool) -> None:
-    """Refuse a folder of onnxruntime-genai that cannot be timed.
-
-    Raises:
-        OptimError[conflicting-request]: it comes first, or answers are not timed.
-    """
-    for path in filter(is_program, paths):
-        if path == paths[0] or not generate:
-            raise OptimError.usage(
-                "conflicting-request",
-                f"{path} cannot be timed {'first' if generate else 'without --generate'}",
-                "it is a folder of onnxruntime-genai, which answers prompts and takes no input samples",
-                f"optim bench MODEL {path} --generate prompt=512,new=128",
-            )
 
 
 def bench_grid(
@@ -158,7 +141,7 @@ def bench_grid(
     paths = [fetched(fspath(model), said) for model in named]
     points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
     _require_sound(paths, len(points))
-    from optim._engine.reports.answers import GridBenchmark, GridPoint
+    from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 
     found = []
     for number, sizes in enumerate(points, 1):

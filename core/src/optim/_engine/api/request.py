@@ -22,7 +22,7 @@ from optim.source import SourceRequest
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
     from optim._engine.recipes.lock import Lock
-    from optim._engine.runs.lab.conditions import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
@@ -181,7 +181,7 @@ def conditions_for(
 
     expect_workers()  # they import what this process goes on to import, meanwhile
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.lab.conditions import Conditions
+    from optim._engine.runs.compare.conditions import Conditions
     from optim._engine.store import Store
 
     return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)

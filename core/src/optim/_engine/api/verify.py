@@ -88,7 +88,7 @@ def verify(
         named_metric(metric) as judged_by,
     ):
         conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
-        from optim._engine.runs.lab.comparer import COMPARER
+        from optim._engine.runs.compare.verify import verify_models
         from optim._engine.search.settings import RunSettings
 
         asked = RunSettings(
@@ -98,8 +98,7 @@ def verify(
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
             max_mismatch=parse_max_mismatch(str(max_mismatch)),
         )
-        comparer = conditions.registry.part(COMPARER, "models cannot be compared")
-        found = comparer.verify(*models, conditions, asked, other_target=other_target)
+        found = verify_models(*models, conditions, asked, other_target=other_target)
     if not made_up:
         return found
     return found.model_copy(update={"feeds": found.feeds.model_copy(update={"origin": made_up.text})})

@@ -28,10 +28,6 @@ class EngineHooks:
         """``package.module:Class`` of an :class:`~optim._engine.sources.exported.ExportPipeline`; the first is used."""
 
     @hookspec
-    def optim_comparers(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of a :class:`~optim._engine.runs.lab.comparer.ModelComparer`; the first is used."""
-
-    @hookspec
     def optim_deliverers(self) -> Sequence[str]:  # type: ignore[empty-body]
         """``package.module:Class`` of a :class:`~optim._engine.runs.delivering.Deliverer`; the first is used."""
 

@@ -410,7 +410,6 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "goal": (checks.goal_defect, _name),
     "origin": (checks.origin_defect, _name),
     "pipeline": (checks.function_defect, str),
-    "comparer": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
     "recorder": (checks.function_defect, str),

@@ -16,8 +16,14 @@ from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drif
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.offers import OfferedPass
+from optim._engine.runs.compare.conditions import (
+    Conditions,
+    notes_on_targets,
+    other_model,
+    require_timed,
+    workbench_for,
+)
 from optim._engine.runs.lab import nodes_timed
-from optim._engine.runs.lab.conditions import Conditions, notes_on_targets, other_model, require_timed, workbench_for
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure.efforts import Effort

@@ -9,46 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import optim
-from optim.cli_kit import (
-    MODEL_PATH,
+from optim._engine.cli.runtimes import on_runtimes, runtime_option
+from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.options import (
+    MODEL_OR_PROGRAM_PATH,
     SECONDS,
-    TARGET_NAME,
     OptimCommand,
     data_option,
-    echo,
-    json_option,
-    print_json,
-    print_table,
-    progress,
-    require_drawing,
-    require_writable,
+    made_up_options,
     seed_option,
     targets_option,
-    write_text,
 )
-from optim.engine.compare import is_genai_folder
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
-from optim_plugins.diagnose.compare.options import made_up_options, on_runtimes, runtime_option
 
 if TYPE_CHECKING:
-    from optim.engine.compare import Benchmark, GridBenchmark
+    from optim._engine.reports.answers import Benchmark
+    from optim._engine.runs.compare.grid_answer import GridBenchmark
 
 
 _AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")
 """An axis of a grid, as it may follow another without ``--grid`` before it."""
-
-
-class _ModelOrProgram(click.Path):
-    """A model, or a folder of onnxruntime-genai, which need not be a graph to optim: it may have a ``config.json``."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path of what is named."""
-        path = Path(str(super().convert(value, param, ctx)))
-        return path if is_genai_folder(path) else MODEL_PATH.convert(value, param, ctx)
-
-
-_MODEL_OR_PROGRAM = _ModelOrProgram(path_type=Path)
 
 
 class _GridCommand(OptimCommand):
@@ -78,7 +59,7 @@ class _GridCommand(OptimCommand):
         "optim bench model.onnx out --grid batch=1,8 sequence=16,128 --csv grid.csv --plot grid.svg",
     ),
 )
-@click.argument("models", nargs=-1, required=True, type=_MODEL_OR_PROGRAM, metavar="MODEL_OR_RUN_FOLDER...")
+@click.argument("models", nargs=-1, required=True, type=MODEL_OR_PROGRAM_PATH, metavar="MODEL_OR_RUN_FOLDER...")
 @data_option
 @made_up_options
 @targets_option("Target to run the models on. One model can run on several: names with commas, or auto.", default="cpu")
@@ -148,6 +129,10 @@ def bench(
     """
     if runtime is not None:
         return on_runtimes(runtime, models)
+    from optim._engine.api.bench import bench as bench_models
+    from optim._engine.api.bench import bench_grid
+    from optim.cli_kit.live_lines import progress
+
     served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
     _require_places(table, plot, grid=bool(grid))
     if grid:
@@ -160,12 +145,10 @@ def bench(
                 "name all sizes in --grid, or leave it out",
             )
         with progress() as say:
-            points = optim.bench_grid(
-                models, parse_grid(grid), seconds=seconds, target=target, seed=seed, say=say, **served
-            )
+            points = bench_grid(models, parse_grid(grid), seconds=seconds, target=target, seed=seed, say=say, **served)
         return _tell_grid(points, table, plot, as_json=as_json)
     with progress() as say:
-        found = optim.bench(
+        found = bench_models(
             models,
             data=data,
             samples=samples or 0,
@@ -181,6 +164,8 @@ def bench(
             **served,
         )
     if table is not None:
+        from optim.cli_kit.output import write_text
+
         write_text(table, found.as_csv())
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -228,7 +213,9 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
-    from optim.engine.compare import RENDERER, load_registry
+    from optim._engine.plugins.registry import load_registry
+    from optim._engine.reports.renderer import RENDERER
+    from optim.cli_kit.output import require_drawing, require_writable
 
     if plot is not None and not grid:
         raise OptimError.usage(
@@ -269,6 +256,8 @@ def _require_alone(data: str | None, beside: Sequence[str], component: str, gene
 
 
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
+    from optim.cli_kit.output import write_text
+
     if table is not None:
         write_text(table, found.as_csv())
     if plot is not None:

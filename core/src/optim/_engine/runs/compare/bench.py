@@ -7,42 +7,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from optim.engine.compare import (
-    CPU,
-    GENERATE,
-    GENERATOR,
-    Benchmark,
-    Candidate,
-    ChosenTargets,
-    Conditions,
-    Effort,
-    LaneClock,
-    LaneResult,
-    Place,
-    Registry,
-    RunSettings,
-    TimedModel,
-    TimedShape,
-    Wanted,
-    Workbench,
-    about_made_up,
-    choose_targets,
-    generation_report,
-    goal_ratio_report,
-    is_program,
-    none_runs,
-    other_model,
-    race_candidates,
-    require_target,
-    require_timed,
-    throughput_report,
-    to_wire,
-    workbench_for,
-)
+from optim._engine.compare.place import Place
+from optim._engine.jobs import prepare
+from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
+from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, require_timed, workbench_for
+from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
+from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Candidate, LaneResult
+from optim._engine.search.targets.entrants import none_runs
+from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import GoalRequest
+from optim.jobs.wire import to_wire
+from optim.providers.names import CPU
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Benchmark, TimedModel
 
 Say = Callable[[str], None]
 
@@ -55,7 +41,22 @@ def bench_models(
     beside: Sequence[str] = (),
     asked: RunSettings | None = None,
 ) -> Benchmark:
-    """Times models in turns; see ``ModelComparer.bench``."""
+    """Time models in lock-step, each in a process of its own.
+
+    Args:
+        models: ``.onnx`` files, run folders, or sources, which are exported; behind the first, to which ratios are,
+            also folders of onnxruntime-genai, where answers are asked for.
+        conditions: under which all run; of one model on several targets too.
+        seconds: of racing, at most.
+        beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+        asked: a goal, whose own clock has its turn in each round too.
+
+    Raises:
+        OptimError[not-timed]: time means nothing on the target.
+        OptimError[conflicting-request]: several models on several targets.
+        OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
+        OptimError: a model or the feeds cannot be used.
+    """
     registry, target, component = conditions.registry, conditions.target, conditions.component
     chosen = choose_targets(registry, target)
     if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
@@ -67,7 +68,7 @@ def bench_models(
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
     programs = [path for path in models[1:] if is_program(path)]
     asked_of_all = asked.goal_request if asked is not None else GoalRequest()
-    clocks = tuple(_clock_of_program(registry, path, asked_of_all) for path in programs)
+    clocks = tuple(clock_of_program(registry, path, asked_of_all) for path in programs)
     with workbench_for(models[0], conditions, asked, models[1:]) as (bench, first):
         graphs = [path for path in models[1:] if path not in programs]
         candidates = [other_model(bench, path, component) for path in graphs]
@@ -79,14 +80,15 @@ def bench_models(
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = race_candidates(bench, candidates, effort, wanted)
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
-        sizes += map(_size_of_program, programs)
+        sizes += map(size_of_program, programs)
+        from optim._engine.reports.answers import Benchmark
 
         names = (str(models[0]), *map(str, graphs), *beside, *map(str, programs))
         timed = [
-            _timed_model(name, size, result, bench.prepared.shapes)
+            _timed_model(name, size, result, bench.prepared)
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
-        timed[len(timed) - len(programs) :] = map(_answers_only, timed[len(timed) - len(programs) :])
+        timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
         return Benchmark(target=target, feeds=_feeds_text(bench, models), models=tuple(timed))
 
 
@@ -131,6 +133,8 @@ def _bench_targets(
     Raises:
         OptimError[no-target-runs]: none of them does.
     """
+    from optim._engine.reports.answers import Benchmark
+
     failed: dict[str, OptimError] = {}
     for number, target in enumerate(chosen.targets):
         try:
@@ -161,12 +165,13 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     source, stored, size = bench.settings.source, bench.original.model.path.name, bench.original.size_bytes
     others = [replace(result, failure=result.failure.replace(stored, source.name)) for result in others]
     return [
-        _timed_model(str(source), size, result, bench.prepared.shapes).model_copy(update={"target": target.name})
+        _timed_model(str(source), size, result, bench.prepared).model_copy(update={"target": target.name})
         for target, result in zip(targets, (base, *others), strict=True)
     ]
 
 
 def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel
 
     return TimedModel(
         model=str(model),
@@ -183,7 +188,9 @@ def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> Time
     )
 
 
-def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared_shapes: Sequence[str]) -> TimedModel:
+def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
+    from optim._engine.reports.answers import TimedModel, TimedShape
+    from optim._engine.reports.parts import generation_report, goal_ratio_report, throughput_report
 
     ratio, ready = result.ratio, result.ready
     return TimedModel(
@@ -198,7 +205,7 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared_shapes
         shapes=tuple(
             TimedShape(shape=shape, latency_ms=ms, ratio=each.value, ci=each.interval, calls_ms=calls)
             for shape, ms, each, calls in zip(
-                prepared_shapes,
+                prepared.shapes,
                 result.sample_ms,
                 result.sample_ratio,
                 chain(result.sample_calls, repeat(None)),
@@ -224,25 +231,3 @@ def _source_place(bench: Workbench, registry: Registry, target: Target, model: P
     plugin = registry.offered("backend")[target.backend].plugin.name
     plain, options = target.plain, {**target.provider_options, **told}
     return Place(replace(plain, provider_options=options, threads=plain.threads or bench.target.threads), plugin)
-
-
-def _clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
-    """Returns the clock that times the answers of a folder of onnxruntime-genai.
-
-    Raises:
-        OptimError[runtime-missing]: that program is not installed.
-        OptimError[plugin-missing]: no plugin times it.
-    """
-    generator = registry.part(GENERATOR, f"answers of {path} cannot be timed")
-    return LaneClock.of(GENERATE, generator.program_clock(path, asked))
-
-
-def _size_of_program(path: Path) -> int:
-    """Bytes of its graph and weights."""
-    return sum(file.stat().st_size for file in path.iterdir() if file.name.endswith((".onnx", ".data")))
-
-
-def _answers_only(timed: TimedModel) -> TimedModel:
-    """The figures of its lane without those of the model that the lane has open."""
-    unknown = {"latency_ms": None, "latency_ratio": None, "latency_ratio_ci": None, "peak_memory_bytes": None}
-    return timed.model_copy(update={**unknown, "shapes": ()})

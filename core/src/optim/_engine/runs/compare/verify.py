@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from optim.engine.compare import (
-    Budget,
-    ComparedFeeds,
-    ComparedTask,
-    Conditions,
-    OutputReport,
-    Ready,
-    RunSettings,
-    Verification,
-    Workbench,
-    about_made_up,
-    check_candidate,
-    drift_report,
-    hidden_differences,
-    is_rounding,
-    names_in_messages,
-    not_judged,
-    other_model,
-    require_target,
-    to_wire,
-    unread_rows,
-    workbench_for,
-    worst_drift,
-    worst_question,
-)
+from optim._engine.compare.declared import hidden_differences
+from optim._engine.feeds.unread_rows import unread_rows
+from optim._engine.gate.budget import Budget
+from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
+from optim._engine.jobs.start_up import Ready
+from optim._engine.plugins.registry import require_target
+from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, workbench_for
+from optim._engine.search.measure.racing import check_candidate
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench
+from optim._engine.store import names_in_messages
 from optim.errors import OptimError
+from optim.jobs.wire import to_wire
 from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.reports.answers import Verification
 
 Say = Callable[[str], None]
 
@@ -85,6 +76,9 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
 def _verification(
     bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
 ) -> Verification:
+    from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
+    from optim._engine.reports.parts import drift_report
+    from optim._engine.reports.schema import OutputReport
 
     comparisons, task = ready.comparisons, ready.task
     if is_the_same:  # one file: no samples are needed to tell

@@ -13,15 +13,15 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, save
 
 from optim._engine.api import bench as api
+from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
-from optim._engine.plugins.registry import load_registry
-from optim._engine.reports.answers import Benchmark, GridBenchmark, GridPoint, TimedModel, TimedShape
-from optim._engine.runs.lab.conditions import Conditions
+from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
+from optim._engine.runs.compare import bench as compare
+from optim._engine.runs.compare.conditions import Conditions
+from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
-from optim_plugins.diagnose.compare.bench_command import bench, parse_grid
-from optim_plugins.diagnose.compare.comparer import Comparer
 from optim_plugins.report.lines import line_plot
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -97,13 +97,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             models=tuple(timed(str(model), ids.size / (1 + i)) for i, model in enumerate(models)),
         )
 
-    monkeypatch.setattr(Comparer, "bench", staticmethod(bench_models))
+    monkeypatch.setattr(compare, "bench_models", bench_models)
     monkeypatch.setattr(api, "conditions_for", conditions)
     return found
 
 
 def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int, component: str) -> Conditions:
-    return Conditions(load_registry(), None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
+    return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 
 def timed(name: str, ms: float) -> TimedModel:

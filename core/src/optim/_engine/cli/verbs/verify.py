@@ -7,27 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-import optim
-from optim.cli_kit import (
+from optim._engine.cli.runtimes import on_runtimes, runtime_option
+from optim.cli_kit.names import TARGET_NAME
+from optim.cli_kit.options import (
     MODEL_PATH,
-    TARGET_NAME,
     OptimCommand,
     data_option,
-    echo,
-    json_option,
+    made_up_options,
     metric_options,
-    print_json,
-    print_table,
-    progress,
+    mismatch_option,
     seed_option,
     target_option,
 )
-from optim.engine.compare import mismatch_option
+from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus
-from optim_plugins.diagnose.compare.options import made_up_options, on_runtimes, runtime_option
 
 if TYPE_CHECKING:
-    from optim.engine.compare import Verification
+    from optim._engine.reports.answers import Verification
 
 
 @click.command(
@@ -78,8 +74,11 @@ def verify(
     """
     if runtime is not None:
         return on_runtimes(runtime, [reference, *filter(None, [other])])
+    from optim._engine.api.verify import verify as verify_models
+    from optim.cli_kit.live_lines import progress
+
     with progress() as say:
-        found = optim.verify(
+        found = verify_models(
             reference,
             other,
             data=data,
@@ -103,7 +102,8 @@ def verify(
 
 
 def _print(found: Verification) -> None:
-    from optim.engine.compare import DIFFERENCES, count_text, figure_text, output_texts, worst_text
+    from optim._engine.gate.drift import DIFFERENCES
+    from optim._engine.reports.words import count_text, figure_text, output_texts, worst_text
 
     rows = [
         [

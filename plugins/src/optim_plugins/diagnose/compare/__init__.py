@@ -1,1 +1,0 @@
-"""Models compared without a search: one verified against another, several timed in turns."""
