@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from optim._engine.reports.parts import DELIVERY_FILE as DELIVERY_FILE
     from optim._engine.reports.parts import LayoutReport as LayoutReport
     from optim._engine.reports.parts import OpenedCost as OpenedCost
+    from optim._engine.runs.compare.conditions import LOCK_FILE as LOCK_FILE
+    from optim._engine.runs.compare.conditions import OF_ANOTHER_GRAPH as OF_ANOTHER_GRAPH
     from optim._engine.runs.delivering import LayoutRequest as LayoutRequest
     from optim._engine.runs.delivering import Say as Say
     from optim._engine.runs.delivering import of_several as of_several
-    from optim._engine.runs.lab.conditions import LOCK_FILE as LOCK_FILE
-    from optim._engine.runs.lab.conditions import OF_ANOTHER_GRAPH as OF_ANOTHER_GRAPH
     from optim._engine.runs.mark import read_mark as read_mark
     from optim._engine.runs.session_file import MODEL_FILE as MODEL_FILE
     from optim._engine.runs.session_trust import read_session_file as read_session_file
