@@ -359,9 +359,9 @@ def size_bytes(path: Path) -> int:
 
 def library_answers(model: Model, contenders: list[Contender]) -> dict[str, str]:
     """Returns the answers of a wheel's library with another model file, or a run folder, in place of its own."""
-    from wheels import Recorded, agreement, answers, environment
+    from libraries import Recorded, agreement, answers, environment
 
-    python, one = environment(WHEELS, "auto"), Recorded(model.name, model.folder)
+    python, one = environment(WHEELS), Recorded(model.name, model.folder)
     before, found = answers(python, one), {}
     for contender in contenders:
         found[contender["key"]] = "not taken"

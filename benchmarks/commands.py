@@ -1,4 +1,4 @@
-"""Commands for other scripts: optim's, with answer and seconds; programs beside it; any, as on another machine."""
+"""For other scripts: optim's commands, with answer and seconds; programs beside it; any, as on another machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -77,3 +78,15 @@ def become(
         raise SystemExit(reason)
     sys.stdout.flush()
     os.execvpe(asked.command[0], asked.command, {**os.environ, **environment()})
+
+
+def instruction_sets() -> str:
+    """The instruction sets that products of integers and half floats use; ``?`` where the system does not say them."""
+    path = Path("/proc/cpuinfo")
+    flags = set(path.read_text().split()) if path.is_file() else set()
+    return ", ".join(sorted(flags & {"avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"})) or "?"
+
+
+def say(text: str) -> None:
+    """Print the time and where the script is, to stderr."""
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
 from measured import run
 from memory import high_water_bytes
 from samples import drifts as drifts_of

@@ -23,6 +23,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
 from memory import descendants, high_water_bytes
 
 GB = 1e9

@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from answers import agreement
-from runtime_contender import OPENED, Run
+from contender import OPENED, Run
 from samples import samples_of
 
 Contender = dict[str, Any]

@@ -30,9 +30,9 @@ def made(model: Model, *, tiny: bool = False) -> dict[str, Any]:
 
 def in_wheel(model: Model, tiny: bool) -> None:
     """Its own library runs, and what it feeds the model is noted."""
-    from wheels import environment, in_library
+    from libraries import environment, in_library
 
-    in_library(environment(WHEELS, "auto"), model.name, "record", str(model.folder))
+    in_library(environment(WHEELS), model.name, "record", str(model.folder))
     (model.folder / "unseen.npz").rename(model.judged)
 
 

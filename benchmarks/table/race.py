@@ -7,13 +7,17 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from plan import HERE
-from runtimes import one_turn
 from turns import in_turns
+
+REST_S = 0.1
+"""Before each turn: threads of onnxruntime spin after a run, and would take processor time from whoever comes next."""
 
 RUNS, TURN_S = 20, 0.1
 """A turn ends after so many runs, or seconds; its median counts."""
@@ -54,10 +58,27 @@ def race(model: Path, judged: Path, contenders: list[Contender], rounds: int, se
     return {"rounds_ms": {key: [rounded(1e3 * one) for one in found] for key, found in times.items()}, "errors": errors}
 
 
+def one_turn(process: subprocess.Popen[str], most_runs: int, seconds: float) -> float:
+    """Median seconds of the runs of a turn of one contender, one run at least; the first after a rest is not one."""
+    time.sleep(REST_S)
+    one_run(process)
+    found = [one_run(process)]
+    while len(found) < most_runs and sum(found) < seconds:
+        found.append(one_run(process))
+    return float(np.median(found))
+
+
+def one_run(process: subprocess.Popen[str]) -> float:
+    """Seconds of one run of a contender."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("run\n")
+    return float(process.stdout.readline())
+
+
 def start(one: Contender, judged: Path, log: Path) -> subprocess.Popen[str]:
     """A process that opens a contender; what it complains of goes to a file."""
-    asked = {**one, "data": str(judged), "outputs": ""}
-    command = [sys.executable, str(HERE / "runtime_contender.py"), json.dumps(asked)]
+    asked = {**one, "data": str(judged)}
+    command = [sys.executable, str(HERE / "table" / "contender.py"), json.dumps(asked)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with log.open("w") as complaints:
         return subprocess.Popen(command, **pipes, stderr=complaints, text=True, bufsize=1)  # type: ignore[call-overload,no-any-return]

@@ -233,13 +233,13 @@ def test_budgets_and_models_are_those_that_are_asked_for(table: Any) -> None:
 def test_a_turn_begins_after_a_rest_and_its_first_run_does_not_count(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import runtimes
+    import race
 
     runs, rests = iter([9.0, 0.25, 0.25, 0.5]), []
-    monkeypatch.setattr(runtimes, "one_run", lambda process: next(runs))
-    monkeypatch.setattr(runtimes.time, "sleep", rests.append)
-    assert runtimes.one_turn(table, 20, 0.4) == 0.25
-    assert rests == [runtimes.REST_S]
+    monkeypatch.setattr(race, "one_run", lambda process: next(runs))
+    monkeypatch.setattr(race.time, "sleep", rests.append)
+    assert race.one_turn(table, 20, 0.4) == 0.25
+    assert rests == [race.REST_S]
 
 
 def test_a_race_counts_only_where_other_programs_left_the_machine_alone(

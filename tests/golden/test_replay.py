@@ -37,7 +37,7 @@ def regret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("OPTIM_DISABLE_PLUGINS", ",".join(sorted(set(installed_names()) - {*PLUGINS})))
-        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks" / "search"))
         two_processors(patch)
         yield importlib.import_module("regret")
 

@@ -1,9 +1,9 @@
 """optim beside four plain peers at its default budget and seconds, on architectures that nothing else here is made of.
 
-    python benchmarks/peer_cases.py --work FOLDER                                  # five cases: 25 minutes
-    python benchmarks/as_avx2.py python benchmarks/peer_cases.py --work FOLDER --only deberta
-    python benchmarks/peer_cases.py --work FOLDER --only fnet xlnet                # any of models/configs.py
-    python benchmarks/peer_cases.py --work FOLDER --only opt ast --peers-only      # where to look next: a minute each
+    python benchmarks/peers/peer_cases.py --work FOLDER                                  # five cases: 25 minutes
+    python benchmarks/as_avx2.py python benchmarks/peers/peer_cases.py --work FOLDER --only deberta
+    python benchmarks/peers/peer_cases.py --work FOLDER --only fnet xlnet                # any of models/configs.py
+    python benchmarks/peers/peer_cases.py --work FOLDER --only opt ast --peers-only      # where to look next
 
 Each model has random weights (models/configs.py). The peers are those of curve.py. ``optim run`` starts from an empty
 cache and leaves its trace in FOLDER. All results take turns in one race, and are compared on eight samples that nobody

@@ -1,8 +1,8 @@
 """Fits what a step is expected to gain from recorded runs, and says whether a search would do better with it.
 
-    python benchmarks/fit_priors.py --out priors.json         # fits, evaluates, prints the tables
-    python benchmarks/fit_priors.py --no-replay               # without the regret of a search that goes by a fit
-    python benchmarks/fit_priors.py --only drift              # the chance to keep within a drift budget alone
+    python benchmarks/search/fit_priors.py --out priors.json         # fits, evaluates, prints the tables
+    python benchmarks/search/fit_priors.py --no-replay               # without the regret of a search that goes by a fit
+    python benchmarks/search/fit_priors.py --only drift              # the chance to keep within a drift budget alone
 
 For each pass, and each of its options beside the names of nodes, the *gain* is the logarithm of the latency without the
 step to that with it. It is fitted as a mean that is shrunk towards that of the stage, on the kernels of a processor,
@@ -341,7 +341,7 @@ def regrets(paths: Sequence[Path], of: Callable[[Path], str], fitted: Callable[[
 def main() -> int:
     """Fit, evaluate and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
+    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/search/traces/*.trace]")
     parser.add_argument("--out", type=Path, help="file for the fit on all traces")
     parser.add_argument("--no-replay", action="store_true", help="only the errors of the fits")
     parser.add_argument("--only", choices=("gains", "drift"), help="one of the two fits")

@@ -1,8 +1,8 @@
 """Faults put into trained models, one at a time: which of them the gate refuses, and whether what passes is harmless.
 
-    python benchmarks/mutations.py --work FOLDER                     # about ten minutes; writes benchmarks/mutations.md
-    python benchmarks/mutations.py --work FOLDER --only silero minilm --nodes 1
-    python benchmarks/mutations.py --work FOLDER --table             # the table from what is in FOLDER
+    python benchmarks/gate/mutations.py --work FOLDER                     # about ten minutes; writes mutations.md
+    python benchmarks/gate/mutations.py --work FOLDER --only silero minilm --nodes 1
+    python benchmarks/gate/mutations.py --work FOLDER --table             # the table from what is in FOLDER
 
 | model        | what it is                                          | its task                                    |
 |--------------|-----------------------------------------------------|---------------------------------------------|
@@ -49,18 +49,19 @@ import numpy as np
 import onnx
 import onnxruntime
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1]
 TESTS = HERE.parent / "tests"
-sys.path[:0] = [str(HERE), str(HERE / "models"), str(HERE.parent / "examples" / "minilm")]
+sys.path[:0] = [str(HERE), str(HERE / "models"), str(HERE / "peers"), str(HERE.parent / "examples" / "minilm")]
 sys.path += [str(TESTS), str(TESTS / "core" / "fixtures")]
 
 import demo  # noqa: E402 - MiniLM's own example, which embeds sentences
-import wheels  # noqa: E402
+import libraries  # noqa: E402
+from commands import say  # noqa: E402
 from mutated import FAULTS, looked_at, mutant, places  # noqa: E402
 
 from gate.judged import all_done_here  # noqa: E402 - hundreds of mutants would start two processes each
 
-TABLE = HERE / "mutations.md"
+TABLE = Path(__file__).with_name("mutations.md")
 HARMLESS = 0.99
 """Share of answers as before from which on a fault is called harmless: one of a hundred may be a near tie."""
 
@@ -152,7 +153,7 @@ def main() -> int:
                     with file.open("a") as stream:
                         stream.write(json.dumps(asdict(result)) + "\n")
             shutil.rmtree(work / "store", ignore_errors=True)
-        wheels.say(f"{time.monotonic() - began:.0f} s")
+        say(f"{time.monotonic() - began:.0f} s")
     chosen.out.write_text("\n".join(page(done)) + "\n")
     escaped = [one for one in done if one.passed and FAULTS[one.fault].is_fault and not one.is_harmless]
     alarms = [one for one in done if one.verdict != "equal" and not FAULTS[one.fault].is_fault]
@@ -200,9 +201,7 @@ def judged(
             if verdict in ("equal", "within"):
                 found = subject.answers(path)
                 same = share(expected(), found)
-            wheels.say(
-                f"{subject.name}: {kind.name} at {node}: {text}" + ("" if same is None else f"; {same:.1%} as before")
-            )
+            say(f"{subject.name}: {kind.name} at {node}: {text}" + ("" if same is None else f"; {same:.1%} as before"))
             answers = 0 if same is None else len(expected())
             yield Result(gate, subject.name, kind.name, node, verdict, text, same, seconds, answers)
 
@@ -270,7 +269,7 @@ def judging(
 
 def share(before: list[Any], after: list[Any]) -> float:
     """The share of answers that are as before."""
-    same = sum(map(wheels.is_same, before, after))
+    same = sum(map(libraries.is_same, before, after))
     return same / max(1, len(before), len(after))
 
 
@@ -364,18 +363,18 @@ def llama(name: str, work: Path) -> Subject:
 
 def script(work: Path, name: str, model: str, folder: Path, *options: str) -> None:
     """Run a script that trains or exports a model."""
-    wheels.say(f"{model}: {name}")
+    say(f"{model}: {name}")
     command = [sys.executable, str(HERE / "models" / name), model, "--out", str(folder), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def wheel(name: str, work: Path) -> Subject:
     """A model inside a wheel; its library answers, with another model in the place of its own."""
-    python = wheels.environment(work / "environment", "cpu")
-    recorded = wheels.recorded(name, work / name, python)
+    python = libraries.environment(work / "environment")
+    recorded = libraries.recorded(name, work / name, python)
 
     def answers(model: Path) -> list[Any]:
-        return wheels.answers(python, recorded, model)
+        return libraries.answers(python, recorded, model)
 
     return Subject(name, recorded.model, recorded.folder / "unseen.npz", answers)
 
@@ -408,9 +407,9 @@ def page(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield (
         f"Taken on {time.strftime('%Y-%m-%d')} on {platform.machine()} with onnxruntime {onnxruntime.__version__}, by "
-        "`python benchmarks/mutations.py --work FOLDER`. [mutations.py](mutations.py) describes the models and their "
-        "tasks, [models/mutated.py](models/mutated.py) the faults. Each fault is made at several nodes, spread over "
-        "the graph. `optim verify` judges each mutant at the default budget."
+        "`python benchmarks/gate/mutations.py --work FOLDER`. [mutations.py](mutations.py) describes the models and "
+        "their tasks, [models/mutated.py](../models/mutated.py) the faults. Each fault is made at several nodes, "
+        "spread over the graph. `optim verify` judges each mutant at the default budget."
     )
     yield ""
     several = {name: [one.fault for one in faults if one.model == name] for name in models}

@@ -1,10 +1,10 @@
-"""One way to run a model, for ``runtimes.py``: opened, then a line of stdin is one run, and its seconds are printed.
+"""One way to run a model, for ``race.py``: opened, then a line of stdin is one run, and its seconds are printed.
 
-    python benchmarks/runtime_contender.py '{"kind": "ort", "path": "model.onnx", "data": "x.npz", "outputs": "y.npz"}'
+    python benchmarks/table/contender.py '{"kind": "ort", "path": "model.onnx", "data": "x.npz"}'
 
 Kinds: ``ort`` (onnxruntime's default), ``openvino`` (with ``properties``), ``folder`` (``load.py`` of a run folder),
 ``torch`` (``source`` of models/modules.py, with the options ``compile`` of torch.compile). The first line says that it
-is open; by then the outputs of all samples lie in ``outputs``, unless that is empty.
+is open.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from samples import samples_of
 
 _WARM = 3
@@ -29,9 +31,6 @@ def main() -> None:
     """Open it, and run it whenever asked."""
     asked = json.loads(sys.argv[1])
     samples, run = samples_of(asked["data"]), OPENED[asked["kind"]](asked)
-    if asked["outputs"]:
-        found = [run(sample) for sample in samples]
-        np.savez(asked["outputs"], **{f"{i}/{n}": array for i, one in enumerate(found) for n, array in enumerate(one)})
     for _ in range(_WARM):
         run(samples[0])
     print("open", flush=True)

@@ -1,8 +1,8 @@
 """How much drift a task bears: trained models made worse step by step, and the share of their answers that stay.
 
-    python benchmarks/default_budget.py --work FOLDER                       # about ten minutes; default_budget.md
-    python benchmarks/default_budget.py --work FOLDER --only minilm silero
-    python benchmarks/default_budget.py --work FOLDER --table               # the table from the results in FOLDER
+    python benchmarks/gate/default_budget.py --work FOLDER                       # about ten minutes; default_budget.md
+    python benchmarks/gate/default_budget.py --work FOLDER --only minilm silero
+    python benchmarks/gate/default_budget.py --work FOLDER --table               # the table from the results in FOLDER
 
 | model       | its task, on samples that no candidate was calibrated on                     |
 |-------------|------------------------------------------------------------------------------|
@@ -51,9 +51,15 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from mutations import HARMLESS, SUBJECTS, Subject, demo, digest_of_the_gate, judging, read, wheel, wheels
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+from commands import instruction_sets, say
+from curve import opens, peer
+from libraries import is_same
+from mutations import HARMLESS, SUBJECTS, Subject, demo, digest_of_the_gate, judging, read, wheel
 from onnx import numpy_helper
-from runtimes import instruction_sets, say
 
 from optim._engine.search.settings import DEFAULT_MAX_DRIFT
 
@@ -232,11 +238,11 @@ def candidates(
             onnx.save(model, path)
             yield name, path
     calib = subject.feeds if subject.feeds.name != "unseen.npz" else subject.feeds.with_name("calib.npz")
-    for peer in chosen.peers:
-        if peer not in known:
-            made = wheels.peer(peer, subject.model, calib, folder)
-            if made is not None and wheels.opens(made):
-                yield peer, made.path
+    for tool in chosen.peers:
+        if tool not in known:
+            made = peer(tool, subject.model, calib, folder)
+            if made is not None and opens(made):
+                yield tool, made.path
 
 
 def round_weights(model: onnx.ModelProto, bits: float) -> None:
@@ -307,7 +313,7 @@ def kept(before: list[Any], after: list[Any]) -> tuple[int, int]:
             continue
         total += max(len(old), len(new))
         if (old or new) and isinstance((old or new)[0], list):
-            same += sum(any(wheels.is_same([box], [other]) for other in new) for box in old)
+            same += sum(any(is_same([box], [other]) for other in new) for box in old)
         else:
             same += (Counter(old) & Counter(new)).total()
     return same, total
@@ -327,7 +333,7 @@ def page(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield (
         f"Taken on {time.strftime('%Y-%m-%d')} with onnxruntime {onnxruntime.__version__} and onnx {onnx.__version__}; "
-        f"instruction sets: {instruction_sets()}. Command: `python benchmarks/default_budget.py --work FOLDER`. "
+        f"instruction sets: {instruction_sets()}. Command: `python benchmarks/gate/default_budget.py --work FOLDER`. "
         "[default_budget.py](default_budget.py) describes models, tasks and candidates. Drift is that of "
         "`optim verify`; the machine was busy, which changes no figure here."
     )

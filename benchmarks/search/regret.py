@@ -1,13 +1,13 @@
 """What today's search loses against the best that is known: a table, from traces, without running a model.
 
-    python benchmarks/regret.py                              # the traces in benchmarks/traces
-    python benchmarks/regret.py some.trace other.trace --seeds 5
-    python benchmarks/regret.py --beside HEAD~3              # the policy of another revision too, on the same traces
-    python benchmarks/regret.py --model model.onnx some.trace       # refuses a trace of another model
-    python benchmarks/regret.py --presets                    # the mean with the seconds of each --preset instead
-    python benchmarks/regret.py --experience --seeds 3       # the mean with chains of earlier runs tried first instead
-    python benchmarks/regret.py --completed                  # all traces of a model as one book, see completed.py
-    python benchmarks/regret.py --completed policy.py:Beam   # a search in another order beside today's, in that book
+    python benchmarks/search/regret.py                                # the traces in benchmarks/search/traces
+    python benchmarks/search/regret.py some.trace other.trace --seeds 5
+    python benchmarks/search/regret.py --beside HEAD~3                # another revision's policy too
+    python benchmarks/search/regret.py --model model.onnx some.trace  # refuses a trace of another model
+    python benchmarks/search/regret.py --presets                      # means with the seconds of presets
+    python benchmarks/search/regret.py --experience --seeds 3         # means with chains of earlier runs
+    python benchmarks/search/regret.py --completed                    # all traces of a model as one book
+    python benchmarks/search/regret.py --completed policy.py:Beam     # another order, in that book
 
 Each trace is replayed as it was recorded, and with its rounds drawn anew for each seed. What it lacks other traces of
 the same model answer; those for which passes were named do nothing else. The *best* is the lowest ratio of a chain that
@@ -508,7 +508,7 @@ def text_of(rows: Sequence[Row]) -> str:
 
 def of_revision(revision: str, paths: Sequence[Path], seeds: int) -> list[Row]:
     """The rows of the policy of another revision, which must have this script."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="regret-") as folder:
         tree = Path(folder) / "tree"
         subprocess.run(["git", "-C", str(root), "worktree", "add", "--detach", "--quiet", tree, revision], check=True)
@@ -516,7 +516,7 @@ def of_revision(revision: str, paths: Sequence[Path], seeds: int) -> list[Row]:
             sources = os.pathsep.join(str(tree / part / "src") for part in ("core", "plugins"))
             words = [*map(str, paths), "--seeds", str(seeds), "--json"]
             run = subprocess.run(
-                [sys.executable, str(tree / "benchmarks" / "regret.py"), *words],
+                [sys.executable, str(next(tree.glob("benchmarks/**/regret.py"))), *words],
                 env={**os.environ, "PYTHONPATH": sources},
                 stdout=subprocess.PIPE,
                 check=True,
@@ -557,7 +557,7 @@ def require_model(model: Path, paths: Sequence[Path]) -> None:
 def main() -> int:
     """Print the table, or the rows as JSON; an error has its own exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/traces/*.trace]")
+    parser.add_argument("traces", nargs="*", type=Path, help="[default: benchmarks/search/traces/*.trace]")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--beside", metavar="REVISION", help="another policy, on the same traces")
     parser.add_argument("--model", type=Path, help="what the traces have to be of")
@@ -570,7 +570,7 @@ def main() -> int:
     chosen = parser.parse_args()
     paths = [path.resolve() for path in chosen.traces] or sorted(TRACES.glob("*.trace"))
     if not paths:
-        parser.error(f"there is no trace in {TRACES}: python benchmarks/record.py makes some")
+        parser.error(f"there is no trace in {TRACES}: python benchmarks/search/record.py makes some")
     try:
         if chosen.model:
             require_model(chosen.model, paths)

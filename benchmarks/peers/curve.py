@@ -1,7 +1,7 @@
 """optim at several budgets beside the best peer within each, on one model, in about five minutes.
 
-    python benchmarks/curve.py minilm                  # also bert-base, vit-base, gpt2, t5, whisper, deberta
-    python benchmarks/curve.py t5 --budgets lossless 0.025 --search-seconds auto
+    python benchmarks/peers/curve.py minilm                  # also bert-base, vit-base, gpt2, t5, whisper, deberta
+    python benchmarks/peers/curve.py t5 --budgets lossless 0.025 --search-seconds auto
 
 Makes the model (benchmarks/models/exports.py; the encoders of T5-small and Whisper base, and a DeBERTa-v2, by
 encoders.py, six layers each) unless it lies in --folder already, runs a few quick peers and ``optim run`` at each
@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from commands import fresh_run, optim
 from samples import samples_of
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 
 LOSSLESS, ROUNDING = "lossless", 1e-4
 """A budget, and the drift of what changes nothing but rounding."""
@@ -151,6 +152,16 @@ def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
         print(f"{name}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
         return None
     return Made(name, out / "model.onnx", "", time.monotonic() - started)
+
+
+def opens(result: Made) -> bool:
+    """Whether onnxruntime takes what a peer made; else it is said."""
+    try:
+        open_model(result.path)
+    except Exception as error:
+        print(f"{result.name} made a model that does not open: {str(error).splitlines()[0][:160]}")
+        return False
+    return True
 
 
 def run(model: Path, calib: Path, budget: str, search_seconds: str, folder: Path, *words: str) -> Made:

@@ -1,6 +1,6 @@
 """Peak memory of every process of ``optim run``: the largest resident set of the parent and of each worker.
 
-    python benchmarks/memory.py model.onnx [arguments of optim run ...]
+    python benchmarks/runs/memory.py model.onnx [arguments of optim run ...]
 
 Linux only: VmHWM of all descendants is read from /proc several times a second.
 """
