@@ -307,11 +307,11 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
 
 def test_a_short_timeout_costs_the_candidate_and_not_the_race(bench, candidate_of):
     other = candidate_of("other", network({"a": 3}))
-    effort = replace(QUICK, open_timeout_s=0.01)
+    effort = replace(QUICK, open_timeout_s=0.001)
     base, (same, late) = race_candidates(bench, [bench.original, other], effort, Wanted("in no time"))
     assert base.ratio is not None
     assert same.ratio is not None
-    assert "0.01 s" in late.failure
+    assert "0.001 s" in late.failure
 
 
 def test_an_original_that_stops_running_is_a_diagnosis(bench, monkeypatch):
