@@ -13,7 +13,6 @@ from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.clock import LEAST_LANES, Clock
 from optim._engine.search.measure.efforts import LOOK_S
-from optim.goal import ROUNDS_FOR_95
 
 
 class Now:
@@ -81,17 +80,6 @@ def test_lanes_that_open_slowly_make_it_fewer(time):
     time.lanes = LaneCosts(16 / 3, 0.05)
     time.lanes.note_lanes(open_s=11.4)  # half of 4 and half of 12 seconds
     assert lanes(time, 0.8, least=LEAST_LANES) == 10
-
-
-def test_the_proof_has_the_rounds_for_an_interval_also_where_a_round_takes_seconds(clock):
-    time = Deadline(60.0, clock, Start()).of_search(original(), 300.0)
-    before, first_s = time.to_explore, time.lanes.proof_s(1)
-    time.note_race(open_s=1.0, clock_s=2.0)
-    assert time.lanes.race_s == ROUNDS_FOR_95 * 2 * 2.0
-    assert time.to_explore < before and time.lanes.proof_s(1) > first_s
-    assert efforts.final(time, 1, drop=False).least_rounds == ROUNDS_FOR_95
-    time.note_race(open_s=1.0, clock_s=0.0)  # a race of calls alone says nothing of the clock
-    assert time.lanes.race_s == ROUNDS_FOR_95 * 2 * 2.0
 
 
 def test_a_look_is_as_long_as_is_left_after_opening_and_a_second_at_least(time):

@@ -147,24 +147,13 @@ class Deadline:
         if math.isinf(self.announced_s):
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
-        one.explore(max(0.0, one.left - one._reserve_proof(max(0.0, one.left))))
+        left, writing_s = max(0.0, one.left), one.left - one.spare_s
+        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
+        two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
+        end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
+        one.reserve(PROOF, end_s - writing_s)
+        one.explore(max(0.0, left - end_s))
         return one
-
-    def _reserve_proof(self, left_s: float) -> float:
-        """Reserve the proof in a search that began with so many seconds left; returns those of the whole end."""
-        writing_s = self._reserves.get(WRITING, 0.0)
-        end_s = writing_s + self.lanes.proof_s(PROVEN_LANES if self._races else 1)  # a size needs no race
-        two_s = writing_s + self.lanes.proof_s(AGAIN_LANES if self._races else 1)
-        end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left_s), _MOST_FOR_THE_END * left_s)
-        self.reserve(PROOF, end_s - writing_s)
-        return end_s
-
-    def note_race(self, open_s: float, clock_s: float) -> None:
-        """Note what a race while exploring took, see :meth:`LaneCosts.note_lanes`: the proof has as long rounds."""
-        before = self.lanes.race_s
-        self.lanes.note_lanes(open_s, clock_s)
-        if self.lanes.race_s > before and PROOF in self._reserves:
-            self._reserve_proof(max(0.0, self.left + self.now() - self.explores_since))
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""

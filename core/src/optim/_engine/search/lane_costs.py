@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from optim.goal import ROUNDS_FOR_95
-
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
 processor time for the program that forks the lanes of what may be delivered."""
@@ -70,22 +68,14 @@ class LaneCosts:
         part: float = 1.0,
         races: bool = True,
     ) -> None:
-        self._run_s, self._clock_s, self._comparing_s, self._races = run_s, 0.0, comparing_s, races
+        self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
         self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
         self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
         self.race_s = part * RACE_S
 
-    def note_lanes(self, open_s: float, clock_s: float = 0.0) -> None:
-        """Note what a lane of the last race took.
-
-        Args:
-            open_s: to open; half of the expectation goes by it.
-            clock_s: for a round of the goal's own clock, 0 if it has none. A proof needs rounds for an interval.
-        """
+    def note_lanes(self, open_s: float) -> None:
+        """Note what a lane of the last race took to open; half of the expectation goes by it."""
         self.lane_s = 0.5 * self.lane_s + 0.5 * (open_s + self._runs_s)
-        if clock_s > self.round_s:
-            self._clock_s = self.round_s = clock_s
-            self.race_s = max(self.race_s, ROUNDS_FOR_95 * 2 * clock_s)
 
     @property
     def _runs_s(self) -> float:
@@ -102,8 +92,8 @@ class LaneCosts:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a run of the model, or a round of the goal's clock, takes so long that there are few of them."""
-        return max(self._run_s, self._clock_s) > _SLOW_S
+        """Whether a run of the model takes so long that there are few of them."""
+        return self._run_s > _SLOW_S
 
     @property
     def races_again(self) -> bool:

@@ -78,9 +78,7 @@ class Clock:
             if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
-            if self.base is not None:
-                own_clock = self._bench.goal.basis is Basis.CLOCK
-                self._time.note_race(self.base.open_s, self.base.round_s if own_clock else 0.0)
+            self._time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
