@@ -15,7 +15,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import click
@@ -201,20 +200,6 @@ def commands_of(place: str, text: str) -> Iterator[Finding]:
         for words in _optim_calls(line):
             if reason := refused(words, whole=whole):
                 yield Finding(place, number, f"{reason}: optim {' '.join(words)}")
-        option = line.partition(" ")[0]
-        if not whole and option in _retired():
-            yield Finding(place, number, f"{option} is an old name: write {_retired()[option]}")
-
-
-@cache
-def _retired() -> dict[str, str]:
-    """Present names of options by names that no command has any more."""
-    from optim._engine.cli.main import optim
-
-    every = [command for _, command in make_pages.commands(optim)]
-    known = {name for command in every for parameter in command.params for name in parameter.opts}
-    old = {name: now for command in every for name, now in getattr(command, "old_names", {}).items()}
-    return {name: now for name, now in old.items() if name not in known}
 
 
 def _command_lines(text: str) -> Iterator[tuple[int, str, bool]]:
@@ -280,9 +265,6 @@ def refused(words: list[str], *, whole: bool) -> str:
         if found is None:
             return f"there is no command {left[0]}"
         command, context = found, click.Context(found, parent=context, info_name=left.pop(0))
-    renamed = getattr(command, "old_names", {})
-    if old := [word for word in left if word.partition("=")[0] in renamed]:
-        return f"{old[0]} is the old name of {renamed[old[0].partition('=')[0]]}"
     if "--help" in left:
         return ""
     try:

@@ -24,9 +24,10 @@ from statistics import median
 from typing import Any, TypeAlias
 
 from replay import FromTrace, _subject
+from trace_file import Trace
 
 from optim._engine.store import Store
-from optim._engine.trace import STORE, Trace, short_name
+from optim._engine.trace import STORE, short_name
 from optim.jobs.process import WorkerFailed
 from optim.workplace import Done, Work
 

@@ -35,6 +35,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).parent))
 
 from regret import TRACES, _subject, _trace, proven, row_of, verdict_of
+from trace_file import Trace
 
 from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.jobs.offer import Proposal
@@ -42,7 +43,6 @@ from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import GUESSES
 from optim._engine.search.select import all_samples
 from optim._engine.search.state import Step
-from optim._engine.trace import Trace
 from optim.jobs.wire import from_wire
 from optim.passes import Stage
 

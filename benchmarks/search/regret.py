@@ -46,13 +46,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from completed import Completed
 from replay import MOST_UNKNOWN, replay
+from trace_file import Trace, read_trace
 
 from optim._engine.graphs.ingest import ingest
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.search.experience import Architecture, Experience, WonStep
 from optim._engine.search.settings import DEFAULT_MAX_DRIFT, PRESETS, SearchSeconds
 from optim._engine.search.taste import SAME, WORTH
-from optim._engine.trace import Trace, read_trace
 from optim.errors import OptimError
 
 TRACES = Path(__file__).with_name("traces")

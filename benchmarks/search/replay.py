@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from trace_file import Trace
+
 from optim._engine.feeds import unread_rows
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
@@ -49,7 +51,7 @@ from optim._engine.search.state import LaneResult, Measured
 from optim._engine.search.taste import WORTH
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
-from optim._engine.trace import STORE, Trace, key_of, short_name
+from optim._engine.trace import STORE, key_of, short_name
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Ratio
 from optim.isolation import environments

@@ -75,7 +75,6 @@ def test_an_option_that_no_command_has_is_found_in_a_text() -> None:
         ("optim run model.onnx --max-drif 0.1", "No such option"),
         ("optim run -o out", "SOURCE is missing"),
         ("optim run model.onnx --weights glue", "weights cannot be glue"),
-        ("optim run model.onnx --fresh", "--fresh is the old name of --no-cache"),
         ("optim targets all", "all is too much"),
     ],
 )
@@ -88,11 +87,6 @@ def test_a_command_line_is_parsed_as_optim_does(line: str, reason: str) -> None:
 def test_a_command_in_a_sentence_needs_no_arguments_but_its_options_must_exist() -> None:
     assert list(LINT.commands_of("page.md", "Use `optim verify` or `optim run --with`.")) == []
     assert len(list(LINT.commands_of("page.md", "Use `optim verify --max-drif`."))) == 1
-
-
-def test_an_old_name_of_an_option_in_a_sentence_is_found() -> None:
-    (found,) = LINT.commands_of("page.md", "Use `--opened-by PYTHON`, and `--as TYPE` of `optim sensitivity`.")
-    assert found.text == "--opened-by is an old name: write --python"
 
 
 def test_links_to_missing_pages_and_headings_are_found() -> None:

@@ -54,7 +54,7 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "profile": ("profile", "identity.onnx", "--seconds", "0.1"),
     "sensitivity": ("sensitivity", "mlp.onnx", "--as", "float16", "--seconds", "5"),
     "reduce": ("reduce", "identity.onnx", "--while", "false"),
-    "deliver": ("deliver", "wasteful-optim", "--as", "optimum", "--files", "source", "-o", "laid"),
+    "deliver": ("deliver", "wasteful-optim", "--layout", "optimum", "--files", "source", "-o", "laid"),
     "inspect": ("inspect", "mlp.onnx"),
     "inspect-machine": ("inspect", "--machine"),
     "metrics": ("metrics",),

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from installed_plugin import installed
+from trace_file import read_trace
 
 from golden.commands import MODELS, PLUGINS, TRACED, VERBS, Answered, ask, run, write_models
 from golden.fixed import fixed_machine
 from golden.normal import normal, normal_json
 from optim._engine.plugins.discovery import installed_names
-from optim._engine.trace import read_trace
 
 pytestmark = pytest.mark.slow
 

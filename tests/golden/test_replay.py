@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 from installed_plugin import installed
+from trace_file import Trace, read_trace
 
 from golden.commands import PLUGINS, TRACED
 from golden.fixed import two_processors
@@ -20,7 +21,6 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.search.state import Application, LaneResult
 from optim._engine.search.workbench import Applied, Workbench
 from optim._engine.store import Store
-from optim._engine.trace import Trace, read_trace
 from optim.jobs.wire import to_wire
 from optim.workplace import Work
 from optim_testing import models
@@ -37,7 +37,6 @@ def regret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("OPTIM_DISABLE_PLUGINS", ",".join(sorted(set(installed_names()) - {*PLUGINS})))
-        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks" / "search"))
         two_processors(patch)
         yield importlib.import_module("regret")
 

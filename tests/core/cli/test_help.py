@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import click
 import pytest
@@ -68,26 +67,7 @@ def test_every_option_with_a_heading_exists():
     for path, command in commands_of(optim):
         known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
         named = {name for names in getattr(command, "sections", {}).values() for name in names}
-        renamed = set(getattr(command, "old_names", {}).values())
         assert named - known == set(), path
-        assert renamed <= known | {"--python", "--no-cache"}, path
-
-
-@pytest.mark.parametrize(
-    ("words", "parameter", "value"),
-    [
-        (["run", "m.onnx", "--fresh"], "fresh", True),
-        (["run", "m.onnx", "--batch-invariant=0.1"], "max_batch_drift", 0.1),
-        (["deliver", "out", "--as=optimum", "-o", "x", "--opened-by", "p"], "layout", "optimum"),
-        (["blame", "a.onnx", "b.onnx", "--svg", "b.svg"], "svg", Path("b.svg")),
-        (["qnn", "support", "m.onnx", "--left"], "left", True),
-    ],
-)
-def test_an_old_name_of_an_option_is_still_read(words, parameter, value):
-    group, root = optim, click.Context(optim)
-    while isinstance(group, click.Group):
-        name, group, words = group.resolve_command(root, words)
-    assert group.make_context(name, words, parent=root).params[parameter] == value
 
 
 @pytest.mark.parametrize(("topic", "near"), [("errors/unknown-pas", "unknown-pass"), ("recipes", "recipe")])

@@ -19,9 +19,9 @@ from optim._engine.jobs import check_device
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.schema import DeviceReport
-from optim._engine.reports.words import device_text
 from optim._engine.store import Store
 from optim.onnx.files import describe_model
+from optim_plugins.report.words import device_text
 
 WITHOUT_END = 1 << 40
 

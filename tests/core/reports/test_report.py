@@ -19,9 +19,10 @@ from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import GoalFacts, RunStatus
 from optim._engine.reports.parts import DriftReport, SourceDriftReport
 from optim._engine.reports.schema import Report
-from optim._engine.reports.words import cores_text, result_drift_text
+from optim._engine.reports.words import cores_text
 from optim._engine.search.state import Candidate, Measured
 from optim.goal import Basis
+from optim_plugins.report.words import result_drift_text
 
 STEP_FIELDS = {
     "stage",

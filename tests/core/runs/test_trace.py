@@ -13,12 +13,13 @@ from counted_clock import counted
 from installed_plugin import installed
 from jobs_here import done_here
 from timed_models import write_network
+from trace_file import read_trace
 
 from optim import OptimError
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.rows import OUT_OF_TIME
-from optim._engine.trace import Recorder, read_trace, trace_of
+from optim._engine.trace import Recorder, trace_of
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from sample_outcome import improved
 
 from optim._engine.reports.build import build_report
 from optim._engine.reports.parts import generation_report
-from optim._engine.reports.words import generation_figures
 from optim.goal import GenerationTimes
 from optim_plugins.drawing import NARROW
 from optim_plugins.report.page import render_html
 from optim_plugins.report.plots import tokens_plot
+from optim_plugins.report.words import generation_figures
 
 
 def test_tokens_per_second_are_drawn_by_depth() -> None:

@@ -11,7 +11,6 @@ import json
 import sys
 import tempfile
 import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from optim._engine.store import cache_key
-from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
 
@@ -27,9 +25,6 @@ VERSION = 3
 
 STORE = "<store>"
 """What a trace has in place of the folder of the cache."""
-
-_MOST_BYTES = 1 << 28
-"""Of a trace that is read, uncompressed; a run of three minutes has some megabytes."""
 
 _CLOCKED = frozenset(
     {"seconds", "within_s", "timeout_s", "effort", "bounds", "original_s", "limit_s", "costs", "opens_beside"}
@@ -146,35 +141,6 @@ class Recorder:
             self._part.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A trace that was read.
-
-    Attributes:
-        actions: in the order in which they ended.
-        end: what came of the run.
-    """
-
-    header: dict[str, Any]
-    actions: list[dict[str, Any]]
-    end: dict[str, Any]
-
-    def require_model(self, digest: str) -> None:
-        """Refuse a trace of another model.
-
-        Raises:
-            OptimError[trace-of-other-model]: it is one.
-        """
-        found = self.end["model"]
-        if found != digest:
-            raise OptimError(
-                "trace-of-other-model",
-                "the trace is of another model",
-                f"it is of {found[:12]}, and was asked about {digest[:12]}",
-                "record one of this model: optim run MODEL --trace FILE",
-            )
-
-
 def trace_of(path: str, component: str) -> str:
     """The file of one component, beside the one that was asked for; empty where none was."""
     file = Path(path)
@@ -189,41 +155,6 @@ def short_name(name: str) -> str:
 def key_of(name: str, request: Any) -> str:
     """What an answer is found by: the work, whatever time it has and wherever its files and its module lie."""
     return cache_key("trace", [short_name(name), _timeless(request)])[:16]
-
-
-def read_trace(path: Path) -> Trace:
-    """A trace, whole.
-
-    Raises:
-        OptimError[damaged-trace]: it is none, or it was cut off.
-        OptimError[trace-version]: another version of optim wrote it.
-    """
-    try:
-        with gzip.open(path, "rb") as file:
-            content = file.read(_MOST_BYTES)  # what is longer counts as cut off
-    except (OSError, EOFError, zlib.error) as error:
-        raise _bad(path, (error.strerror if isinstance(error, OSError) else "") or str(error)) from error
-    try:
-        header, *actions, last = [json.loads(line) for line in content.decode().splitlines()]
-        version = header["optim_trace"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _bad(path, "its lines do not have the form of a trace") from error
-    if version != VERSION:
-        raise OptimError(
-            "trace-version",
-            f"{path.name} cannot be read",
-            f"it is a trace of version {version}, and this optim reads version {VERSION}",
-            "record it again: optim run MODEL --trace FILE",
-        )
-    if not isinstance(last, dict) or last.get("actions") != len(actions) or "end" not in last:
-        raise _bad(path, "its last line is missing: the run was ended, or the file was cut off")
-    return Trace(header, actions, last["end"])
-
-
-def _bad(path: Path, cause: str) -> OptimError:
-    return OptimError(
-        "damaged-trace", f"{path.name} is not a complete trace", cause, "record it again: optim run MODEL --trace FILE"
-    )
 
 
 def _timeless(value: Any) -> Any:

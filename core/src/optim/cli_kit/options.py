@@ -1,8 +1,8 @@
-"""Options that several commands have, and a class of commands with headings, examples and old names of options."""
+"""Options that several commands have, and a class of commands with headings and examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -164,11 +164,10 @@ def seed_option(what: str) -> Callable[[Decorated], Decorated]:
 
 
 class OptimCommand(click.Command):
-    """A click command with headings, old names and examples: ``@click.command(cls=OptimCommand, ...)``.
+    """A click command with headings and examples: ``@click.command(cls=OptimCommand, ...)``.
 
     Args:
         sections: options by heading. The help shows all other options first.
-        old_names: present names of options, by the name in an earlier version.
         examples: command lines at the end of the help.
     """
 
@@ -176,25 +175,12 @@ class OptimCommand(click.Command):
         self,
         *arguments: Any,
         sections: Mapping[str, Sequence[str]] | None = None,
-        old_names: Mapping[str, str] | None = None,
         examples: Sequence[str] = (),
         **keywords: Any,
     ) -> None:
         super().__init__(*arguments, **keywords)
         self.sections = dict(sections or {})
-        self.old_names = dict(old_names or {})
         self.examples = tuple(examples)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the words. Replaces an old name of an option by the present one."""
-        return super().parse_args(ctx, list(self._renamed(args)))
-
-    def _renamed(self, words: Iterable[str]) -> Iterable[str]:
-        options = True
-        for word in words:
-            options = options and word != "--"
-            name, equals, value = word.partition("=")
-            yield self.old_names[name] + equals + value if options and name in self.old_names else word
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, those of a section below its heading."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.backends.held import held_backend as held_backend
-    from optim._engine.cli.layouts import OLD_NAMES as OLD_NAMES
     from optim._engine.cli.request import parse_named as parse_named
     from optim._engine.cli.request import source_options as source_options
     from optim._engine.cli.request import source_request as source_request
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from optim._engine.reports.parts import ExportStepReport as ExportStepReport
     from optim._engine.reports.words import counts_text as counts_text
     from optim._engine.reports.words import figure_text as figure_text
-    from optim._engine.reports.words import size_text as size_text
     from optim._engine.runs.folder import RunFolder as RunFolder
     from optim._engine.runs.session_file import write_session_files as write_session_files
     from optim._engine.sources.evidence import INDEX as INDEX

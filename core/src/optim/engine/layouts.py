@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.cli.described_options import describe_options as describe_options
-    from optim._engine.cli.layouts import OLD_NAMES as OLD_NAMES
     from optim._engine.cli.layouts import how_options as how_options
     from optim._engine.gate.drift import is_rounding as is_rounding
     from optim._engine.gate.drift import worst_drift as worst_drift

@@ -11,9 +11,7 @@ from optim.cli_kit import OptimCommand, echo, json_option, print_json, print_tab
 _COLUMNS = ("run", "target", "verdict", "ratio", "size", "drift", "time", "reason")
 
 
-@click.command(
-    cls=OptimCommand, old_names={"--fresh": "--no-cache"}, examples=("optim batch models.toml -o outs --jobs 2",)
-)
+@click.command(cls=OptimCommand, examples=("optim batch models.toml -o outs --jobs 2",))
 @click.argument("recipes", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECIPE...")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="Folder for the run folders and index.html."

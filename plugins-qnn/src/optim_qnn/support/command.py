@@ -18,11 +18,7 @@ def qnn() -> None:
     """Check and compile models for Qualcomm QNN."""
 
 
-@qnn.command(
-    cls=OptimCommand,
-    old_names={"--left": "--only-unsupported"},
-    examples=("optim qnn support model.onnx --data samples.npz --only-unsupported",),
-)
+@qnn.command(cls=OptimCommand, examples=("optim qnn support model.onnx --data samples.npz --only-unsupported",))
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--data", metavar="SAMPLES", help="Input samples that set the shapes of a dynamic model.")
 @click.option(

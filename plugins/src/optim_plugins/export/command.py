@@ -19,7 +19,7 @@ from optim.cli_kit import (
     seed_option,
     target_option,
 )
-from optim.engine.export import OLD_NAMES, source_options
+from optim.engine.export import source_options
 
 if TYPE_CHECKING:
     from optim import ExportedFolder
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         "Time and cache": ("--timeout", "--no-cache", "--seed"),
         "Output": ("--json", "--help"),
     },
-    old_names=OLD_NAMES,
     examples=(
         "optim export models/all-MiniLM-L6-v2 -o exported",
         "optim export package.module:factory -o exported --dynamic tokens=batch,length --state mems",
@@ -113,7 +112,8 @@ def export(
 
 
 def _print(made: ExportedFolder) -> None:
-    from optim.engine.export import counts_text, figure_text, size_text
+    from optim.cli_kit import size_text
+    from optim.engine.export import counts_text, figure_text
 
     shown = [step for step in made.steps if step.status not in ("not-applicable", "skipped")]
     rows = [

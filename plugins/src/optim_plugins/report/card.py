@@ -19,15 +19,13 @@ from optim.engine.report import (
     StepReport,
     cores_text,
     count_text,
-    device_text,
     figure_text,
-    latency_text,
     options_text,
     output_texts,
     ratio_text,
-    throughput_text,
     worst_text,
 )
+from optim_plugins.report.words import device_text, latency_text, throughput_text
 
 CARD_FILE = "README.md"
 

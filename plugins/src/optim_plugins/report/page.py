@@ -15,33 +15,35 @@ from typing import TYPE_CHECKING, Any
 from optim.cli_kit import printable, size_text
 from optim.engine.report import (
     LOAD_TEXT,
-    TARGET_COLUMNS,
     GenerationReport,
     Report,
     StartReport,
     StepReport,
-    about_targets,
     cores_text,
     counts_text,
-    device_text,
-    drift_text,
-    export_text,
     figure_text,
-    generation_figures,
-    latency_text,
-    not_here,
-    operator_time_text,
     options_text,
     output_texts,
     ratio_text,
-    result_drift_text,
     share_text,
-    target_rows,
-    throughput_text,
     worst_text,
 )
 from optim_plugins.drawing import NARROW, STYLE, WIDE, Canvas
 from optim_plugins.report.plots import latency_plot, points_plot, steps_plot, tokens_plot
+from optim_plugins.report.words import (
+    TARGET_COLUMNS,
+    about_targets,
+    device_text,
+    drift_text,
+    export_text,
+    generation_figures,
+    latency_text,
+    not_here,
+    operator_time_text,
+    result_drift_text,
+    target_rows,
+    throughput_text,
+)
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Template

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from optim.cli_kit import NOTHING, size_text
-from optim.engine.report import PointReport, Report, StepReport, figure_text, latency_text, ratio_text
+from optim.engine.report import PointReport, Report, StepReport, figure_text, ratio_text
 from optim_plugins.drawing import WIDE, Canvas, Scale, bar, dot, drawing, interval, line, text
 from optim_plugins.report.lines import line_plot
+from optim_plugins.report.words import latency_text
 
 _TOP = 34
 _SLOWEST = 2.0

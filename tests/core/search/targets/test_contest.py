@@ -17,8 +17,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
-from optim._engine.reports.terminal import print_report
-from optim._engine.reports.words import NOTHING
+from optim._engine.reports.renderer import print_report
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
@@ -34,6 +33,7 @@ from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.targets.entrants import TargetOutcome, TargetStatus, with_absent
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
+from optim.cli_kit import NOTHING
 from optim.errors import OptimError
 from optim.target import Target
 from optim_plugins.report.page import render_html

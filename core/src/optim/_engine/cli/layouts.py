@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-OLD_NAMES = {"--fresh": "--no-cache", "--opened-by": "--python"}
-"""Present names of options by their names in 0.1 development versions; scripts may still have them."""
-
 _HOW = (
     click.option(
         "--files",

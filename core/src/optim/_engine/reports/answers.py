@@ -24,7 +24,7 @@ from optim._engine.reports.parts import (
     ThroughputReport,
 )
 from optim._engine.reports.schema import OutputReport
-from optim.cli_kit.output import printable, tabbed
+from optim.cli_kit.output import printable, size_text, tabbed
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -287,13 +287,7 @@ class ExportedFolder(TabledAnswer):
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         rows = [
-            (
-                part.name,
-                words.size_text(part.size_bytes),
-                words.figure_text(part.drift),
-                str(len(part.trials)),
-                part.file,
-            )
+            (part.name, size_text(part.size_bytes), words.figure_text(part.drift), str(len(part.trials)), part.file)
             for part in self.components
         ]
         return f"exported from {self.source}", ("component", "size", "drift", "trials", "file"), rows

@@ -41,12 +41,13 @@ from optim._engine.reports.schema import (
     TaskReport,
 )
 from optim._engine.reports.verdict import notes, verdict
-from optim._engine.reports.words import cores_text, options_text
+from optim._engine.reports.words import cores_text
 from optim._engine.search.objective import figures_of
 from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.after_run import Section
+from optim.cli_kit.output import options_text
 from optim.providers.names import CPU
 
 

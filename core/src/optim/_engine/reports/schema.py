@@ -414,6 +414,7 @@ class Report(Part):
         return load_registry().part(RENDERER, "a report cannot be shown in a notebook").frame(self)
 
     def __str__(self) -> str:
-        from optim._engine.reports.terminal import printed
+        from optim._engine.reports.renderer import print_report
+        from optim.cli_kit.output import captured
 
-        return printed(self)
+        return captured(lambda console: print_report(self, console))

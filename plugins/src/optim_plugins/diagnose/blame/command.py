@@ -35,9 +35,7 @@ _NAMES = 6
 
 
 @click.command(
-    cls=OptimCommand,
-    old_names={"--svg": "--plot"},
-    examples=("optim blame model.onnx out/model.onnx --data samples.npz --plot blame.svg",),
+    cls=OptimCommand, examples=("optim blame model.onnx out/model.onnx --data samples.npz --plot blame.svg",)
 )
 @click.argument("reference", type=MODEL_PATH)
 @click.argument("other", type=MODEL_PATH)

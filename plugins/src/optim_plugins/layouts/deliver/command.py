@@ -7,12 +7,11 @@ from pathlib import Path
 import click
 
 from optim.cli_kit import LAYOUT_NAME, OptimCommand, data_option, echo, json_option, print_json, print_table
-from optim.engine.layouts import OLD_NAMES, how_options
+from optim.engine.layouts import how_options
 
 
 @click.command(
     cls=OptimCommand,
-    old_names={"--as": "--layout", **OLD_NAMES},
     examples=("optim deliver out --layout optimum -o encoder --files MiniLM --python ~/service/.venv/bin/python",),
 )
 @click.argument("run_folder", type=click.Path(path_type=Path))

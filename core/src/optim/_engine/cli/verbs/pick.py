@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
+from optim._engine.cli.layouts import layout_options, layouts_of
 from optim._engine.cli.verbs.run import deliver_point
 from optim.cli_kit.names import POINT_NAME
 from optim.cli_kit.options import OptimCommand
@@ -15,9 +15,7 @@ from optim.cli_kit.output import json_option
 
 
 @click.command(
-    cls=OptimCommand,
-    old_names=OLD_NAMES,
-    examples=("optim pick out smallest -o small", "optim pick out 2", "optim pick out max-size=50MB"),
+    cls=OptimCommand, examples=("optim pick out smallest -o small", "optim pick out 2", "optim pick out max-size=50MB")
 )
 @click.argument("run_folder", type=click.Path(path_type=Path))
 @click.argument("point", type=POINT_NAME)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.layouts import OLD_NAMES, layout_options, layouts_of
+from optim._engine.cli.layouts import layout_options, layouts_of
 from optim._engine.cli.request import source_options
 from optim.cli_kit.names import GOAL_NAME, PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
 from optim.cli_kit.options import (
@@ -56,12 +56,7 @@ _EXAMPLES = (
 )
 
 
-@click.command(
-    cls=OptimCommand,
-    sections=_SECTIONS,
-    old_names={**OLD_NAMES, "--batch-invariant": "--max-batch-drift"},
-    examples=_EXAMPLES,
-)
+@click.command(cls=OptimCommand, sections=_SECTIONS, examples=_EXAMPLES)
 @click.argument("source", type=MODEL_PATH)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write. [default: MODEL-optim]")
 @targets_option("Target to run the model on (execution provider, device). With several, the fastest result wins.")
@@ -240,7 +235,7 @@ def _tell(
 
 
 def _print(report: Report, folder: Path, component: str, *, verbose: bool) -> None:
-    from optim._engine.reports.terminal import print_report
+    from optim._engine.reports.renderer import print_report
     from optim._engine.runs.folder import report_page
 
     if component:

@@ -13,10 +13,10 @@ from rich.console import Console
 from optim._engine.cli.main import optim
 from optim._engine.cli.verbs.run import _print, _status
 from optim._engine.reports.build import build_report
-from optim._engine.reports.terminal import print_report
-from optim._engine.reports.words import NOTHING, latency_text, options_text, size_text
-from optim.cli_kit.output import print_rich
+from optim._engine.reports.renderer import print_report
+from optim.cli_kit.output import NOTHING, options_text, print_rich, size_text
 from optim.errors import ExitStatus
+from optim_plugins.report.words import latency_text
 
 
 def printed(outcome, *, width=160, verbose=False, debug=False, **changed) -> str:

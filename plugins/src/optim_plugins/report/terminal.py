@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.reports.parts import StartReport
-from optim._engine.reports.schema import Report, StepReport
-from optim._engine.reports.words import (
-    NOTHING,
+from optim.cli_kit import NOTHING, printable, size_text
+from optim.engine.report import (
+    Report,
+    StartReport,
+    StepReport,
+    figure_text,
+    options_text,
+    ratio_text,
+    share_text,
+    tabbed,
+)
+from optim_plugins.report.words import (
     TARGET_COLUMNS,
     about_targets,
     best_of,
     device_text,
     drift_text,
     export_text,
-    figure_text,
     generation_figures,
     latency_text,
     not_here,
-    options_text,
-    ratio_text,
     result_drift_text,
-    share_text,
-    size_text,
     target_rows,
     throughput_text,
 )
-from optim.cli_kit.output import captured, printable, tabbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"kept": "green", "dropped": "yellow", "failed": "red", "not-applicable": "dim", "skipped": "dim"}
 _VERDICTS = {"improved": "green", "prepared": "green", "unchanged": "cyan", "budget-missed": "red", "failed": "red"}
-
-
 _COLUMNS = ("step", "pass", "ratio", "drift", "why")
 _FIGURES = ("pick", "ratio", "size", "drift", "original", "best")
 _TABLE_WIDTH = 100
@@ -48,18 +48,8 @@ _NEXT_BEST = 5
 """Rows of what was not kept: more push the verdict off the screen."""
 
 
-def print_report(
-    report: Report, console: Console, *, page: str = "report.html", verbose: bool = False, debug: bool = False
-) -> None:
-    """What broke, the verdict, the figures, the kept steps, and the best of what was not kept.
-
-    Args:
-        report: of a run.
-        console: where to; rows are as wide as it is.
-        page: where the rest stands.
-        verbose: every pass with its reason, and what it said and printed.
-        debug: the tracebacks of passes that failed.
-    """
+def print_report(report: Report, console: Console, *, page: str, verbose: bool, debug: bool) -> None:
+    """Prints what broke, the verdict, the figures, the kept steps, and the best of what was not kept."""
     report = Report.model_validate(_printable(report.model_dump(by_alias=True)))
     for broken in report.broken:
         _say(console, str(broken.diagnosis))
@@ -81,11 +71,6 @@ def print_report(
         _say(console, f"layout {laid.line}")
     _print_points(report, console)
     _print_notes(report, console)
-
-
-def printed(report: Report) -> str:
-    """What ``print`` shows of a report: what the command prints where stdout is no terminal."""
-    return captured(lambda console: print_report(report, console))
 
 
 def _printable(value: Any) -> Any:
