@@ -25,7 +25,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.efforts import LOOK_S
-from optim._engine.search.measure.racing import Wanted, lanes_at_once
+from optim._engine.search.measure.racing import Wanted
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.repair import Near
@@ -300,7 +300,7 @@ class AgendaBeam(Beam):
         """As long as nothing holds there is no proof to keep time for, and what is begun may end."""
         left_s, held = self.time.before_last_race, [one for one in self._nodes.values() if one.near is None]
         left_s += self.time.grace_s if left_s > 0 and len(held) == 1 else 0.0
-        return Prices(left_s, self.time.lanes.lane_s, self._ask_s, lanes_at_once(self._bench))
+        return Prices(left_s, self.time.lanes.lane_s, self._ask_s, self._races.at_once)
 
     def _options(self, node: Node) -> list[Option]:
         """Steps that may follow a chain: those that its passes offered, else those of the original."""

@@ -39,7 +39,7 @@ from optim._engine.runs import execute, judge
 from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
 from optim._engine.search.experience import Experience
-from optim._engine.search.explore import recall
+from optim._engine.search.explore import beam, recall
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
@@ -549,8 +549,8 @@ def replay(
             (execute, "of_several", of_several),
             (Board, "explored", explored),
             (Board, "proven", proven),
-            (recall.Recall, "may_learn", bool(records)),
-            (recall, "of_run", lambda bench, targets: replace((records or [])[0], searched_s=0.0, chain=())),
+            (Beam, "may_learn", bool(records)),
+            (beam, "of_run", lambda *run: replace((records or [])[0], searched_s=0.0, chain=())),
             (recall, "read", lambda store: (list(records or ()), "")),
             (recall, "nearest", lambda known, run: known),
             (recall, "parse_options", lambda pass_class, options: options),  # as recorded: passes have more today

@@ -21,7 +21,7 @@ from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare.conditions import _component
-from optim._engine.search.measure.racing import comparable_original
+from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
 from optim._engine.timing.profiled import written_profile
 from optim.adapters import read_adapter
@@ -166,15 +166,17 @@ def test_a_device_that_another_process_keeps_is_refused_with_its_holder(monkeypa
 def test_a_recast_that_the_original_does_not_take_is_the_fault_of_its_plugin() -> None:
     offered = SimpleNamespace(name="acme.raw", plugin=SimpleNamespace(release="acme 1.0"))
     bench: Any = SimpleNamespace(
-        recast_originals={},
+        prepared=None,
+        say=None,
+        teller=None,
         original=None,
         target=None,
         settings=SimpleNamespace(needed_timeout_s=1.0),
         registry=SimpleNamespace(find_pass=lambda name, target: offered),
-        try_one=lambda trial, seconds: SimpleNamespace(answer=None, failure="KeyError: 'x'"),
+        try_step=lambda step, on, seconds: SimpleNamespace(answer=None, failure="KeyError: 'x'"),
     )
     recast = SimpleNamespace(key="key", pass_name="acme.raw", options={})
-    found = refusal(lambda: comparable_original(bench, SimpleNamespace(recast=recast)))  # type: ignore[arg-type]
+    found = refusal(lambda: Races(bench).original_for(SimpleNamespace(recast=recast)))  # type: ignore[arg-type]
     assert (found.reference, found.cause, found.package) == ("recast-failed", "KeyError: 'x'", "acme 1.0")
 
 

@@ -8,15 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
+from boards import board_of
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import Drift
 from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
-from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import NamedPassError, untried
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
@@ -52,10 +53,10 @@ def verdict(monkeypatch):
             original=ORIGINAL,
             prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), inexact=None),
             device_free_bytes=lambda: None,
-            recast_originals={},
             entry=None,
             deadline=SimpleNamespace(left=0.0, note=lambda text: None, try_s=80.0, announced_s=300.0),
             say=lambda text: None,
+            teller=None,
             budget=Budget(0.01, 1e-4),
         )
         forced = [
@@ -64,10 +65,14 @@ def verdict(monkeypatch):
 
         class Searched:
             def __init__(self, bench, plan):
-                self.board = Board(bench.budget)
+                self.board = board_of(bench.budget, bench.goal, original=ORIGINAL)
                 self.start = Measured(bench.original, 1.0, 1.0, 1.0)
                 self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
-                self.recall = SimpleNamespace(run=list, stands=lambda winner: False, keep=lambda winner: None)
+                self.recalled = list
+                self.recall = SimpleNamespace(stands=lambda winner: False, keep=lambda winner: None)
+
+            def selection(self):
+                return Selection(Races(bench), self.board, self.time, None, SimpleNamespace(judge=list), None)
 
             def run(self):
                 row = self.board.open(ROUND, ORIGINAL)
@@ -165,7 +170,7 @@ def test_a_pass_that_was_tried_once_had_its_time(verdict):
 
 @pytest.mark.parametrize(("status", "named"), [(StepStatus.NOT_APPLICABLE, []), (StepStatus.SKIPPED, ["round"])])
 def test_what_a_pass_said_of_the_model_is_an_answer_too(status, named):
-    journal = Board(Budget(0.05, 1e-4))
+    journal = board_of()
     journal.open(ROUND, ORIGINAL).settle(status, "it has nothing to round")
     journal.open(replace(ROUND, options={"bits": 4}), ORIGINAL).run_out(OUT_OF_TIME)
     assert untried(journal.attempts) == named
@@ -208,7 +213,7 @@ def test_what_is_undecided_is_not_delivered_and_the_verdict_says_what_to_type(ve
 
 
 def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares():
-    board = Board(Budget(0.01, 1e-4))
+    board = board_of(Budget(0.01, 1e-4))
     board.open(replace(ROUND, pass_name="settings"), ORIGINAL).settle(StepStatus.DROPPED, "no faster")
     names = [("fix", Role.REQUESTED), ("settings", Role.IMPROVE)]
     forced = [

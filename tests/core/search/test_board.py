@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optim._engine.gate.budget import Budget
+from boards import board_of
+
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.board import Board
@@ -29,7 +30,7 @@ def compared_on(samples: int) -> LaneResult:
 
 
 def board_with(broken: Candidate) -> Board:
-    board = Board(Budget(0.05, 1e-4))
+    board = board_of()
     board[broken].broken = broken
     return board
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from boards import board_of
 from deadlines import original, run_of, search_of
 
 from optim._engine.search.deadline import GRACE_S, LATER, OTHERS, PROOF, WRITING, Deadline, Start
@@ -63,7 +64,7 @@ def test_no_candidate_has_more_than_the_timeout(clock):
 
 
 def lanes(time, share, least):
-    return Clock(None, None, time)._lanes(share, least)
+    return Clock(None, board_of(), time)._lanes(share, least)
 
 
 def test_as_many_lanes_as_there_is_time_for_and_a_few_whatever_the_time(time, clock):
@@ -97,7 +98,7 @@ def test_of_a_slow_model_few_lanes_open_where_little_time_is_left(time, clock):
 
 
 def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
-    final, again = efforts.final(time, 3, drop=True), efforts.again(time, 2, drop=False)
+    final, again = efforts.final(time, 3), efforts.again(time, 1)
     assert (final.seconds, final.patience_s, final.open_timeout_s) == (RACE_S, RACE_S / 2, 300.0)
     assert (again.seconds, again.drop) == (RACE_S, False)
 
@@ -106,7 +107,7 @@ def test_the_pace_scales_races_and_nothing_else(time, monkeypatch):
     monkeypatch.setattr(LaneCosts, "pace", 0.1)
     time.lanes = LaneCosts(16 / 3, 0.05)
     assert efforts.look(time, 20.0, lanes=5).seconds == pytest.approx(1.2)
-    assert efforts.final(time, 3, drop=True).seconds == pytest.approx(RACE_S / 10)
+    assert efforts.final(time, 3).seconds == pytest.approx(RACE_S / 10)
     assert (time.to_explore, time.before(LATER)) == (100.0, 80.0)
 
 
@@ -148,7 +149,7 @@ def test_the_last_race_of_a_slow_model_has_few_models_and_few_rounds(time, run_s
     """Two seconds a run, three models with the original: 36 seconds in place of 280."""
     time.lanes = LaneCosts(1.0, run_s)
     assert time.lanes_at_the_end(6) == models
-    assert efforts.final(time, models, drop=True).least_rounds == rounds
+    assert efforts.final(time, models).least_rounds == rounds
 
 
 def test_each_shape_that_is_timed_makes_a_round_longer(time):

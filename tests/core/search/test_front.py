@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from boards import board_of
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.max_loss import MaxLoss, TaskFigure
 from optim._engine.runs.pick import choose
-from optim._engine.search.board import Board
 from optim._engine.search.front import worth_proving
 from optim._engine.search.state import Candidate, Measured, Step
 from optim.errors import OptimError
@@ -28,7 +28,7 @@ def measured(name, ratio=1.0, size=100, drift=0.0, *, steps=("a",), task=None):
 
 
 def archive(*items, budget=BUDGET, required=()):
-    made = Board(budget, required=required)
+    made = board_of(budget, required=required)
     for item in items:
         made.proven(item)
     return made
@@ -67,7 +67,7 @@ def test_a_point_that_is_not_there_is_an_error_that_names_those_that_are(word):
 
 
 def test_with_nothing_on_the_front_there_is_nothing_to_pick():
-    made = Board(BUDGET)
+    made = board_of(BUDGET)
     made.explored([FAST])
     with pytest.raises(OptimError) as caught:
         choose(made.points(), "fastest")
@@ -104,7 +104,7 @@ def test_with_a_metric_its_loss_is_what_accuracy_means():
 
 
 def test_explored_points_are_proven_where_the_front_would_be_without_them():
-    made = Board(BUDGET)
+    made = board_of(BUDGET)
     made.explored([FAST, SMALL, EXACT, BEATEN])
     assert [candidate.model.digest for candidate in worth_proving(made.held(), [FAST.candidate], 3)] == [
         "small",
@@ -115,13 +115,13 @@ def test_explored_points_are_proven_where_the_front_would_be_without_them():
 
 
 def test_chains_without_what_was_asked_for_by_name_are_not_proven():
-    made = Board(BUDGET, required=["wished"])
+    made = board_of(BUDGET, required=["wished"])
     made.explored([SMALL, replace(EXACT, candidate=measured("x", steps=("wished",)).candidate)])
     assert [candidate.model.digest for candidate in worth_proving(made.held(), [], 3)] == ["x"]
 
 
 def test_the_nearest_is_beyond_the_budget_by_least_and_a_loss_counts_too():
-    made = Board(Budget(0.1, 1e-4, MaxLoss(0.01, relative=False)))
+    made = board_of(Budget(0.1, 1e-4, MaxLoss(0.01, relative=False)))
     far = measured("far", drift=0.5).candidate
     near = measured("near", drift=0.15, task=TaskFigure(0.89, 0.9, 0.012, 0.0, 10)).candidate
     lost = measured("lost", drift=0.05, task=TaskFigure(0.7, 0.9, 0.2, 0.0, 10)).candidate

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
+from boards import board_of
 
-from optim._engine.gate.budget import Budget, Objection
-from optim._engine.search.board import Board
+from optim._engine.gate.budget import Objection
 from optim._engine.search.rows import chain_key, failing_of, failures, missing_rows
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.model import Model
@@ -36,7 +36,7 @@ def after(candidate, *steps):
 
 def concluded(ratio, without, *, kept=True):
     """A row of a step with these figures; its chain, one step longer, wins or does not."""
-    journal, first = Board(Budget(0.05, 1e-4)), step("first")
+    journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     candidate = after(ORIGINAL, first)
     journal.timed(Measured(candidate, ratio), without)
@@ -65,7 +65,7 @@ def test_a_step_says_its_figure_and_that_without_it_or_what_won(ratio, kept, tim
 
 
 def test_a_quick_look_never_replaces_the_figure_of_a_proof():
-    journal, first = Board(Budget(0.05, 1e-4)), step("first")
+    journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     candidate = after(ORIGINAL, first)
     row.note(Measured(candidate, 3.73, 3.5, 3.9), proven=True)
@@ -74,7 +74,7 @@ def test_a_quick_look_never_replaces_the_figure_of_a_proof():
 
 
 def test_a_dropped_step_that_is_kept_behind_others_says_so():
-    journal, first, last = Board(Budget(0.05, 1e-4)), step("first"), step("last")
+    journal, first, last = board_of(), step("first"), step("last")
     row = journal.open(last, after(ORIGINAL, first))
     journal.timed(Measured(after(ORIGINAL, first, last), 0.45), 1.0)
     winner = after(ORIGINAL, last)
@@ -86,7 +86,7 @@ def test_a_dropped_step_that_is_kept_behind_others_says_so():
 
 
 def test_what_won_is_named_with_its_options_where_it_is_the_same_pass():
-    journal, first = Board(Budget(0.05, 1e-4)), step("first")
+    journal, first = board_of(), step("first")
     better = replace(first, options={"engine": "ours", "leave_out": []})
     row = journal.open(first, ORIGINAL)
     journal.timed(Measured(after(ORIGINAL, first), 0.6), 1.0)
@@ -98,7 +98,7 @@ def test_what_won_is_named_with_its_options_where_it_is_the_same_pass():
 
 
 def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
-    journal, first = Board(Budget(0.05, 1e-4)), step("first")
+    journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     for ratio in (0.9, 0.8, 0.85):
         journal.timed(Measured(after(ORIGINAL, first), ratio, ratio - 0.01, ratio + 0.01), None)
@@ -107,7 +107,7 @@ def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
 
 
 def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget():
-    row = Board(Budget(0.05, 1e-4)).open(step("first"), ORIGINAL)
+    row = board_of().open(step("first"), ORIGINAL)
     row.drop(Objection("drift 0.06 is beyond the budget (0.05)", beyond_budget=True), "on all samples: ")
     assert (row.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
     row.settle(StepStatus.DROPPED, "beyond the budget is what it says, and slower is what it was")
@@ -122,7 +122,7 @@ def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget
     ],
 )
 def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
-    journal = Board(Budget(0.05, 1e-4), GOALS[goal])
+    journal = board_of(goal=GOALS[goal])
     rival, best = (replace(after(ORIGINAL, step(name)), size_bytes=size) for name, size in (("a", 60e6), ("b", 40e6)))
     rows = [journal.open(one.steps[-1], ORIGINAL) for one in (rival, best)]
     for row, one, peak in zip(rows, (rival, best), (90_000_000, 70_000_000), strict=True):
@@ -137,7 +137,7 @@ def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
 
 @pytest.mark.parametrize("peak", [0, 90_000_000])
 def test_where_memory_is_the_goal_nothing_is_dropped_as_no_faster(peak):
-    journal, first = Board(Budget(0.05, 1e-4), GOALS["memory"]), step("first")
+    journal, first = board_of(goal=GOALS["memory"]), step("first")
     row = journal.open(first, ORIGINAL)
     journal.timed(Measured(after(ORIGINAL, first), 1.2, peak_memory_bytes=peak), 1.0)
     journal.conclude(ORIGINAL)
@@ -148,7 +148,7 @@ def test_where_memory_is_the_goal_nothing_is_dropped_as_no_faster(peak):
 def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
     """The same pass with other options before it: a chain that is picked has no row of the other one."""
     first, other, last = step("first"), replace(step("first"), options={"level": 2}), step("last")
-    journal = Board(Budget(0.05, 1e-4))
+    journal = board_of()
     for start in (first, other):
         journal.open(last, after(ORIGINAL, start))
     picked = after(ORIGINAL, other, last)
@@ -158,9 +158,7 @@ def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
 
 
 def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
-    rows = untimed, slow, fast, other = [
-        Board(Budget(0.05, 1e-4)).open(step(name), ORIGINAL) for name in ("a", "a", "a", "b")
-    ]
+    rows = untimed, slow, fast, other = [board_of().open(step(name), ORIGINAL) for name in ("a", "a", "a", "b")]
     for attempt, ratio, reason in ((slow, 1.6, "slow"), (fast, 1.2, "not clearly faster"), (other, 0.5, "another")):
         attempt.ratio = ratio
         attempt.settle(StepStatus.DROPPED, reason)
@@ -171,7 +169,7 @@ def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
 
 
 def test_a_pass_that_found_nothing_is_blamed_and_not_the_one_before_it_that_held():
-    journal, held, idle, later = Board(Budget(0.05, 1e-4)), step("held"), step("idle"), step("later")
+    journal, held, idle, later = board_of(), step("held"), step("idle"), step("later")
     journal.open(held, ORIGINAL)
     journal.open(idle, after(ORIGINAL, held)).settle(StepStatus.NOT_APPLICABLE, "there is nothing to fuse")
     forced = [

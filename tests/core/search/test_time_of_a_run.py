@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from boards import board_of
 from deadlines import original
 
 from optim._engine.reports.build import _shapes
@@ -70,24 +71,24 @@ def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_se
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
     assert time.grace_s == pytest.approx(GRACE_S / 4)
-    assert efforts.final(time, 2, drop=True).seconds == pytest.approx(RACE_S / 4)
+    assert efforts.final(time, 2).seconds == pytest.approx(RACE_S / 4)
 
 
 def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     run = run_of(100.0, clock)
     time = search_of(run)
     assert efforts.aside(time, 2).whole_s == pytest.approx(120 - 1.8)
-    assert efforts.again(time, 2, drop=True).whole_s == pytest.approx(100 - 1.8)
-    assert efforts.again(time, 2, drop=True).fresh
+    assert efforts.again(time, 2).whole_s == pytest.approx(100 - 1.8)
+    assert efforts.again(time, 2).fresh
     assert time.may_prove_more
     clock.seconds += 97
     assert time.is_up
     assert efforts.aside(time, 2).whole_s == pytest.approx(23 - 1.8)
-    assert efforts.again(time, 2, drop=True).whole_s == run.spare_s == pytest.approx(3 - 1.8)
+    assert efforts.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
-    assert not Clock(None, None, time)._may_time_again
+    assert not Clock(None, board_of(), time)._may_time_again
     assert time.lanes_at_the_end(6) == 1
 
 
@@ -95,16 +96,16 @@ def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(cl
     time = search_of(run_of(100.0, clock))
     clock.seconds += 110
     assert time.may_prove
-    assert efforts.final(time, 1, drop=False).whole_s == pytest.approx(10 - 1.8)
+    assert efforts.final(time, 1).whole_s == pytest.approx(10 - 1.8)
     clock.seconds += 8
     assert not time.may_prove
 
 
 def test_lanes_are_forks_where_there_is_no_time_for_programs(clock):
     time = search_of(run_of(100.0, clock), open_s=5.0)
-    assert efforts.final(time, 2, drop=True).fresh
+    assert efforts.final(time, 2).fresh
     clock.seconds += 110
-    assert not efforts.final(time, 2, drop=True).fresh
+    assert not efforts.final(time, 2).fresh
 
 
 def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(clock):
@@ -141,8 +142,8 @@ def test_what_was_named_is_proven_whatever_the_time(clock):
     time = search_of(run_of(1.0, clock), must=True)
     clock.seconds += 50
     assert time.may_prove
-    assert efforts.again(time, 1, drop=False).whole_s < 0
-    assert math.isinf(efforts.final(time, 1, drop=False).whole_s)
+    assert efforts.again(time, 1).whole_s < 0
+    assert math.isinf(efforts.final(time, 1).whole_s)
     assert math.isinf(efforts.look(time, 5.0, 1).whole_s)
 
 

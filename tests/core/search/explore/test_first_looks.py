@@ -8,14 +8,13 @@ from types import SimpleNamespace
 import dawdling_plugin
 import pytest
 from all_goals import GOALS
+from boards import board_of
 from installed_plugin import installed
 from timed_models import write_network
 
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
-from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.explore.first_looks import FirstLooks
@@ -23,7 +22,6 @@ from optim._engine.search.explore.promise import Promises, fair_order
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.lane_figures import expected_of
-from optim._engine.search.objective import Objective
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus
@@ -121,7 +119,7 @@ def looked(folder, settings):
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, plan)
-        looks = FirstLooks(bench, beam._expander, beam.clock, beam.board, beam.time)
+        looks = FirstLooks(beam._expander, beam.clock, beam.time)
         rows_of.found = [tuple(step.pass_name for step in one.candidate.steps) for one in looks.run(plan, 1.0)]
         rows_of.attempts = beam.board.attempts
         return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.board.attempts]
@@ -190,9 +188,9 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
     def item(name, ratio, goal=None, steps=longer):
         return Measured(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
 
-    original, board = item("o", 1.0, steps=()).candidate, Board(Budget(0.05, 1e-4))
-    clock = SimpleNamespace(base=None, board=board)
-    ranking = Ranking(Objective(GOALS["throughput"], timed=True), clock, original, timed=True)
+    original = item("o", 1.0, steps=()).candidate
+    board = board_of(goal=GOALS["throughput"], original=original)
+    ranking = Ranking(SimpleNamespace(base=None, board=board))
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     board[looked.candidate].hoped, board[raced.candidate].hoped, board[original].hoped = 0.6, 0.1, 1.0
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
@@ -212,10 +210,8 @@ def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path
         )
         for name, figure in figures.items()
     ]
-    objective = Objective(GOALS[goal], timed=True)
-    ranking = Ranking(
-        objective, SimpleNamespace(base=None, board=Board(Budget(0.05, 1e-4))), items[0].candidate, timed=True
-    )
+    board = board_of(goal=GOALS[goal], original=items[0].candidate)
+    ranking = Ranking(SimpleNamespace(base=None, board=board))
     assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
 
 
@@ -245,7 +241,7 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)
     monkeypatch.setattr(Promises, "gain", lambda _, step: 0.6 if step.pass_name == "timed.round" else 0.4)
-    looks = FirstLooks(bench, beam._expander, beam.clock, beam.board, beam.time)
+    looks = FirstLooks(beam._expander, beam.clock, beam.time)
     looks.run(plan, 1.0)
     names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")

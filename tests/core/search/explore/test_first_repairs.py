@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from boards import board_of
 
-from optim._engine.gate.budget import Budget
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.board import Board
 from optim._engine.search.explore.first_looks import FirstLooks, Look
@@ -36,6 +36,7 @@ class Expander:
     promises: Any
     board: Board
     repaired: list[dict[str, Any]] = field(default_factory=list)
+    answer: Any = None
 
     @property
     def repairs(self) -> Any:
@@ -56,6 +57,9 @@ class Expander:
     def guess(self, planned: Any, parent: Candidate, proposals: Any) -> Guess:
         return Guess(planned, parent, self.board.open(_step(proposals[0].options), parent), ())
 
+    def tried(self, guesses: Any, seconds: Any) -> list[Any]:
+        return [one.after(self.answer) for one in guesses]
+
     def closest(self, tried: Any) -> Any:
         return min(tried, key=lambda one: one.attempt.step.options["drift"])
 
@@ -72,18 +76,14 @@ def found():
         *others: dict[str, Any], gains: dict[float, float] | None = None, beside: float = 0.0, **known: Any
     ) -> tuple[FirstLooks, list[Look], Expander]:
         gain = (gains or {}).get
-        journal = Board(Budget(0.05, 1e-4))
+        journal = board_of()
         expander = Expander(SimpleNamespace(gain=lambda step: gain(step.options["drift"], 0.9)), journal)
         answer = SimpleNamespace(
             result=SimpleNamespace(model=_candidate("made").model, interface=None), size_bytes=100, comparisons=()
         )
-        bench = SimpleNamespace(
-            teller=SimpleNamespace(more=lambda _: None),
-            try_all=lambda trials, seconds: [SimpleNamespace(answer=answer) for _ in trials],
-        )
         time = SimpleNamespace(for_candidate=lambda: 1.0)
-        bench.objective = None
-        repairs = FirstLooks(bench, expander, None, journal, time)
+        expander.answer = SimpleNamespace(answer=answer)
+        repairs = FirstLooks(expander, SimpleNamespace(board=journal), time)
         original = _candidate("original")
         offered = SimpleNamespace(
             name="round", stage=Stage.QUANTIZE, info=SimpleNamespace(name="plugin"), pass_class=SimpleNamespace()

@@ -192,23 +192,20 @@ def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_t
 
     class Board(dict):
         explored = timed = attempts = staticmethod(lambda *given: None)
+        objective = SimpleNamespace(is_size=False)
 
         def __getitem__(self, candidate):
             return records[candidate.digest]
 
-    def first_look(candidates, seconds, samples):
-        assert samples == (0, 1, 2)
+    def first_look(candidates, seconds, *, on_all_samples):
+        assert on_all_samples
         return [Measured(one, 0.6) for one in candidates if records[one.digest].broken is None]
 
-    bench = SimpleNamespace(
-        objective=SimpleNamespace(is_size=False), prepared=SimpleNamespace(compared=(0, 1, 2)), say=None
-    )
     repairs = SimpleNamespace(on_all_samples=lambda broken, most_s: {"beyond": repaired}[broken.digest])
     time = SimpleNamespace(before=lambda name: 9.0)
     monkeypatch.setattr(recall, "note_objections", lambda board, candidates: None)
-    one = recall.Recall(
-        bench, None, SimpleNamespace(repairs=repairs), SimpleNamespace(first_look=first_look), Board(), time, None
-    )
+    clock = SimpleNamespace(first_look=first_look, board=Board())
+    one = recall.Recall(None, None, None, SimpleNamespace(repairs=repairs), clock, time, None)
     monkeypatch.setattr(one, "_made", lambda record: made)
     assert one._looked_at(BERT) == Measured(repaired, 0.6)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from boards import board_of
 
-from optim._engine.gate.budget import Budget
 from optim._engine.goals.known import SIZE
-from optim._engine.search.board import Board
 from optim._engine.search.explore.beam import LEFT_FOR_LATER, run_out, share_of_later
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.rows import OUT_OF_TIME
@@ -79,7 +78,7 @@ def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
     from optim.model import Model
 
     original = Candidate(Model("m.onnx", "m", (), (), {"": 17}, 9), 100)
-    journal = Board(Budget(0.05, 1e-4), SIZE)
+    journal = board_of(goal=SIZE)
     waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
     wrong.settle(StepStatus.DROPPED, "it is wrong")
     held.drift = Drift(0.01, 0.0, 1.0)

@@ -6,15 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from optim._engine.gate.budget import Budget
+from boards import board_of
+
 from optim._engine.gate.drift import Drift
-from optim._engine.goals.known import LATENCY
-from optim._engine.search.board import Board
 from optim._engine.search.explore.beam import Beam, Grown, in_turns
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.objective import Objective
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import Attempt, Candidate, Measured, Step
@@ -39,8 +37,7 @@ def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
 
 
 def ranking() -> Ranking:
-    clock = SimpleNamespace(base=None, board=Board(Budget(0.05, 1e-4)))
-    return Ranking(Objective(LATENCY, timed=True), clock, candidate(), timed=True)  # type: ignore[arg-type]
+    return Ranking(SimpleNamespace(base=None, board=board_of(original=candidate())))  # type: ignore[arg-type]
 
 
 def test_what_is_best_beneath_8_bits_leads() -> None:

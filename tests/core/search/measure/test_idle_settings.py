@@ -55,7 +55,7 @@ def reasons(bench):
     def found(*others, seconds=100.0):
         time = search_of(100.0)
         time.sameness_s = seconds
-        idle = IdleSettings(bench, time).reasons(bench.original, others)
+        idle = IdleSettings(bench.session_digests, time).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found
@@ -124,7 +124,7 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
 
     others = made("same", without_it), made("other", with_another), made("slower", with_a_denormal_weight)
     same = others[0]
-    reasons = IdleSettings(bench, search_of(100.0), of_winner=True).reasons(bench.original, others)
+    reasons = IdleSettings(bench.session_digests, search_of(100.0), of_winner=True).reasons(bench.original, others)
     assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
 
 
@@ -135,7 +135,7 @@ def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(bench):
 
     waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
     plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
-    idle = IdleSettings(bench, search_of(100.0), of_winner=True)
+    idle = IdleSettings(bench.session_digests, search_of(100.0), of_winner=True)
     assert idle.same_graph(bench.original, waiting)
     assert not idle.same_graph(bench.original, plain)
 

@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from optim._engine.search.measure.racing import _fit_beside_others, lanes_at_once
+from optim._engine.search.measure.racing import Races
 
 GIB = 1 << 30
 
@@ -16,6 +16,8 @@ GIB = 1 << 30
 def bench(size_bytes: int, free: int | None, taken: int = 0) -> Any:
     return SimpleNamespace(
         elsewhere=None,
+        say=None,
+        teller=None,
         original=SimpleNamespace(size_bytes=size_bytes),
         device_free_bytes=lambda: free,
         prepared=SimpleNamespace(device_bytes=taken),
@@ -36,7 +38,7 @@ def test_lanes_fit_into_both_memories(
     size: int, free: int | None, taken: int, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=128 * GIB))
-    assert lanes_at_once(bench(size, free, taken)) == lanes
+    assert Races(bench(size, free, taken)).at_once == lanes
 
 
 @pytest.mark.parametrize(("lanes", "fit"), [(10, True), (11, False)])
@@ -44,4 +46,4 @@ def test_lanes_are_opened_beside_those_of_other_runs_where_a_quarter_of_the_memo
     lanes: int, fit: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=128 * GIB))
-    assert _fit_beside_others(bench(GIB, None), lanes) is fit
+    assert Races(bench(GIB, None))._fit_beside_others(lanes) is fit

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import onnx
 import pytest
+from boards import board_of
 from deadlines import search_of
 from installed_plugin import workers_import
 from timed_models import network, write_network
@@ -16,11 +17,10 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.board import Board
 from optim._engine.search.measure import race_job, race_lanes, race_rounds
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import Effort
-from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
@@ -80,7 +80,7 @@ def large_race(bench, candidate_of):
         "refused": replace(equal, model=equal.model.with_session(SessionConfig({"no_such_option": 1}))),
     }
     effort = Effort(seconds=2.0, least_rounds=5, most_rounds=100_000, width=0.0, drop=False)
-    base, results = race_candidates(bench, list(lanes.values()), effort, Wanted("large", bench.prepared.explored))
+    base, results = Races(bench).race(list(lanes.values()), effort, Wanted("large", bench.prepared.explored))
     return base, dict(zip(lanes, results, strict=True))
 
 
@@ -120,7 +120,7 @@ def test_a_lane_that_fails_says_why(large_race):
 
 def test_what_a_clock_said_once_is_never_taken_from_the_cache(bench):
     before = (bench.runner.count, bench.runner.from_cache)
-    first, second = (race_candidates(bench, [bench.original], QUICK, Wanted("again"))[1][0] for _ in range(2))
+    first, second = (Races(bench).race([bench.original], QUICK, Wanted("again"))[1][0] for _ in range(2))
     assert first.ratio != second.ratio
     assert (bench.runner.count, bench.runner.from_cache) == (before[0] + 2, before[1])
 
@@ -272,7 +272,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
     try:
         bench.original = broken
         with pytest.raises(OptimError, match="no value 'FASTEST'"):
-            race_candidates(bench, [whole], QUICK, Wanted("broken base"))
+            Races(bench).race([whole], QUICK, Wanted("broken base"))
     finally:
         bench.original = whole
 
@@ -283,7 +283,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     wrong, right = candidate_of("wrong", network(seed=1)), candidate_of("right", network())
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     monkeypatch.setattr(Workbench, "budget", Budget(None, bench.prepared.tolerance))
-    clock = Clock(bench, Board(Budget(0.05, 1e-4)), search_of(0.0, 300.0))
+    clock = Clock(Races(bench), board_of(), search_of(0.0, 300.0))
     wanted = Wanted("wrong", bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]
@@ -300,7 +300,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
     bare = candidate_of("renamed", model)
     back = Interface(outputs="lane_interfaces:rename", parameters={"renamed": "y"})
     wanted = Wanted("renamed", bench.prepared.explored)
-    _, (lost, right) = race_candidates(bench, [bare, replace(bare, interfaces=(back,))], QUICK, wanted)
+    _, (lost, right) = Races(bench).race([bare, replace(bare, interfaces=(back,))], QUICK, wanted)
     assert "candidate: renamed" in lost.failure
     assert right.failure == ""
     assert [(found.name, found.relative_error < 1e-5) for found in right.ready.comparisons] == [("y", True)]
@@ -309,7 +309,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
 def test_a_short_timeout_costs_the_candidate_and_not_the_race(bench, candidate_of):
     other = candidate_of("other", network({"a": 3}))
     effort = replace(QUICK, open_timeout_s=0.001)
-    base, (same, late) = race_candidates(bench, [bench.original, other], effort, Wanted("in no time"))
+    base, (same, late) = Races(bench).race([bench.original, other], effort, Wanted("in no time"))
     assert base.ratio is not None
     assert same.ratio is not None
     assert "0.001 s" in late.failure
@@ -321,13 +321,13 @@ def test_an_original_that_stops_running_is_a_diagnosis(bench, monkeypatch):
 
     monkeypatch.setattr("optim._engine.search.measure.race_job.race", dies)
     with pytest.raises(OptimError) as raised:
-        race_candidates(bench, [bench.original], QUICK, Wanted("dying"))
+        Races(bench).race([bench.original], QUICK, Wanted("dying"))
     assert raised.value.reference == "original-failed"
     assert "signal 9" in raised.value.cause
 
 
 def test_a_model_alone_can_be_timed(bench):
-    base, others = race_candidates(bench, [], QUICK, Wanted("alone"))
+    base, others = Races(bench).race([], QUICK, Wanted("alone"))
     assert base.latency_ms > 0
     assert others == []
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from boards import board_of
 from deadlines import search_of
 
-from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
-from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.select.repair import Repairs
 from optim._engine.search.state import Candidate
@@ -22,7 +21,7 @@ from optim.model import Model
 def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
     monkeypatch.setattr(Deadline, "before", lambda *_: left_s)
     time, tried = search_of(60.0, 300.0), []
-    repairs = Repairs(SimpleNamespace(budget=None), Board(Budget(0.05, 1e-4)), time, None, None)
+    repairs = Repairs(None, board_of(), time, None, None, None)
     for name, size in (("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
         attempt = SimpleNamespace(unrepaired="no search time left")
         one = SimpleNamespace(name=name, made_bytes=size, key=name, attempt=attempt)
@@ -44,7 +43,7 @@ def test_goal_accuracy_halves_the_drift_while_the_model_fits_and_then_aims_betwe
 
     monkeypatch.setattr(Repairs, "_repaired", repaired)
     time = search_of(60.0, 300.0)
-    repairs = Repairs(SimpleNamespace(budget=None), Board(Budget(0.05, 1e-4)), time, None, None)
+    repairs = Repairs(None, board_of(), time, None, None, None)
     best = Candidate(Model(Path("m"), "m", (), (), {"": 17}, 9), 100, drift=Drift(0.08, 0.08, 1.0))
     found = repairs.nearer(best, lambda candidate: candidate.size_bytes <= 40)
     assert aims[:2] == pytest.approx([0.04, 0.02])

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
+from boards import board_of
 from deadlines import search_of
 
-from optim._engine.gate.budget import Budget, Objection
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import NO_DRIFT
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.board import Board
@@ -21,15 +22,13 @@ from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.lane_figures import joined_ratio
-from optim._engine.search.objective import Objective
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import Candidate, LaneResult, Measured, Step
 from optim.goal import Ratio
 from optim.model import Model
 from optim.passes import Role, Stage
-from optim.target import Target
 
 
 def step(name: str) -> Step:
@@ -51,6 +50,22 @@ def second_look(item: Measured, found: tuple[float, float, float] | None) -> Mea
         return item
     both = joined_ratio(item.timing, Ratio(*found, 9))
     return replace(item, ratio=both.value, low=both.low, high=both.high, rounds=both.rounds)
+
+
+def selection_of(board: Board, time: Deadline) -> Selection:
+    """The end of a search for which nothing is run."""
+    bench = SimpleNamespace(
+        original=board.original,
+        entry=None,
+        elsewhere=None,
+        device_free_bytes=lambda: None,
+        prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), compared=(0, 1, 2), explored=(0,), task=None),
+        say=lambda text: None,
+        teller=None,
+    )
+    chains = Chains(None, board, time, IdleSettings(None, time))
+    source = SimpleNamespace(judge=list, objection=lambda candidate: Objection())
+    return Selection(Races(bench), board, time, chains, source)
 
 
 @pytest.fixture
@@ -81,26 +96,14 @@ def decide(monkeypatch):
         left_s=10.0,
         drifts=None,
         seconds=None,
-        **changes,
+        goal="latency",
+        required=(),
     ):
-        journal = journal or Board(Budget(0.05, 1e-4))
-        settings = RunSettings(Path("m.onnx"), **changes)
-        bench = SimpleNamespace(
-            settings=settings,
-            goal=GOALS[settings.goal],
-            objective=Objective(GOALS[settings.goal], timed=True),
-            target=Target("cpu", "ort", "CPUExecutionProvider"),
-            original=candidate(),
-            entry=None,
-            prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,), compared=(0, 1, 2), explored=(0,), task=None),
-            device_free_bytes=lambda: None,
-            recast_originals={},
-            elsewhere=None,
-            say=lambda text: None,
-            deadline=SimpleNamespace(left=left_s, note=lambda text: None, more_s=240),
-            budget=Budget(0.05, 1e-4),
-        )
-        selection = Selection(bench, journal, search_of(left_s, 300.0))
+        journal = journal or board_of(goal=GOALS[goal], original=candidate(), required=required)
+        selection = selection_of(journal, search_of(left_s, 300.0))
+        monkeypatch.setattr(Deadline, "more_s", 240)
+        if left_s < 0:
+            monkeypatch.setattr(Deadline, "left", left_s)
         raced, figures = [], {"rounds": rounds, "disturbed": disturbed}
 
         def measure(self, candidates):
@@ -298,7 +301,7 @@ def test_a_goal_with_a_clock_of_its_own_is_held_to_the_interval_of_that_clock(de
 def test_what_the_runtime_makes_the_same_graph_of_is_never_faster_whatever_the_clock_says(decide):
     assert decide({"a": (0.8, 0.79, 0.81), "b": (0.9, 0.89, 0.91)}, same=("a",)) == "b"
     assert decide({"a": (0.8, 0.79, 0.81)}, same=("a",)) is None
-    assert decide({"wish": (0.8, 0.79, 0.81)}, same=("wish",), named=(Named("wish"),)) == "wish"
+    assert decide({"wish": (0.8, 0.79, 0.81)}, same=("wish",), required=("wish",)) == "wish"
 
 
 def test_what_is_not_clearly_faster_is_not_delivered(decide):
@@ -316,7 +319,7 @@ def test_what_only_makes_way_is_taken_out_unless_something_needs_it(decide):
 
 def explored(*names, ratio, high, without):
     """A journal with one row: of the last of these steps."""
-    journal = Board(Budget(0.05, 1e-4))
+    journal = board_of()
     attempt = journal.open(step(names[-1]), candidate(*names[:-1]))
     attempt.ratio, attempt.low, attempt.high, attempt.parent_ratio = ratio, ratio - 0.01, high, without
     return journal
@@ -347,9 +350,8 @@ def test_settings_that_were_clearly_faster_need_no_race_of_the_chain_without_the
     ],
 )
 def test_a_named_setting_within_the_noise_is_not_called_improved(decide, first, second):
-    named = (Named("set", {"level": "all"}),)
-    assert decide({"set": first}, seconds={"set": second}, named=named, max_drift=None) is None
-    assert decide({"set": (0.80, 0.78, 0.82)}, named=named, max_drift=None) == "set"
+    assert decide({"set": first}, seconds={"set": second}, required=("set",)) is None
+    assert decide({"set": (0.80, 0.78, 0.82)}, required=("set",)) == "set"
 
 
 def test_each_of_two_that_make_way_is_looked_at(decide):
@@ -366,8 +368,8 @@ def test_a_chain_that_only_makes_way_is_never_delivered_however_fast_it_looks(de
 
 
 def test_what_was_asked_for_is_delivered_though_it_is_no_faster(decide):
-    assert decide({"wish": (1.02, 1.01, 1.03)}, named=(Named("wish"),)) == "wish"
-    assert decide({"way": (1.02, 1.01, 1.03)}, named=(Named("way"),)) == "way"
+    assert decide({"wish": (1.02, 1.01, 1.03)}, required=("wish",)) == "wish"
+    assert decide({"way": (1.02, 1.01, 1.03)}, required=("way",)) == "way"
 
 
 def test_with_size_as_the_goal_the_smallest_is_delivered(decide):
@@ -435,7 +437,7 @@ def test_where_the_best_are_no_faster_on_fresh_rounds_the_next_is_looked_at(deci
 
 
 def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
-    journal = Board(Budget(0.05, 1e-4))
+    journal = board_of()
     attempt = journal.open(step("a"), candidate())
     attempt.ratio = 0.8
     assert decide({"a": (0.99, 0.9, 1.04)}, journal=journal) is None
@@ -450,18 +452,8 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
     """The original is compared with the step that changed what goes in and comes out; that was made before."""
     recast = step("recast")
     original, smaller, larger = (replace(candidate("recast", size=size), recast=recast) for size in (100, 90, 110))
-    bench = SimpleNamespace(  # nothing of it can run a job
-        settings=RunSettings(Path("m.onnx"), goal="size"),
-        objective=Objective(GOALS["size"], timed=True),
-        target=Target("cpu", "ort", "CPUExecutionProvider"),
-        prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
-        device_free_bytes=lambda: None,
-        original=candidate(size=50),
-        entry=None,
-        recast_originals={recast.key: original},
-        budget=Budget(0.05, 1e-4),
-    )
-    selection = Selection(bench, Board(bench.budget), search_of(10.0, 300.0))
+    selection = selection_of(board_of(goal=GOALS["size"], original=candidate(size=50)), search_of(10.0, 300.0))
+    selection._races._recast[recast.key] = original
     assert selection.is_better(Measured(smaller, 1.0))
     assert not selection.is_better(Measured(larger, 1.0))
 
@@ -478,18 +470,6 @@ def test_whether_a_recast_candidate_is_better_is_asked_without_applying_anything
 )
 def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(monkeypatch, figures, expected):
     """One that is slow and a little nearer says nothing of a larger budget; of what is late its first look stands."""
-    bench = SimpleNamespace(
-        settings=RunSettings(Path("m.onnx")),
-        objective=Objective(GOALS["latency"], timed=True),
-        target=Target("cpu", "ort", "CPUExecutionProvider"),
-        prepared=SimpleNamespace(open_s=0.0, run_s=0.0, timed=(0,)),
-        device_free_bytes=lambda: None,
-        original=candidate(),
-        entry=None,
-        exported=None,
-        recast_originals={},
-        budget=Budget(0.05, 1e-4),
-    )
     ready = Ready((), 0, {}, ())
     results = [
         LaneResult(out_of_time=True)
@@ -499,10 +479,10 @@ def test_of_what_is_beyond_the_budget_the_nearest_that_would_help_is_kept_aside(
         else LaneResult("crash")
         for one in figures.values()
     ]
-    journal = Board(bench.budget)
+    journal = board_of(original=candidate())
     journal.open(step("late"), candidate())
     journal.timed(Measured(candidate("late"), 0.6, 0.5, 0.7), None)
-    selection = Selection(bench, journal, search_of(10.0, 300.0))
+    selection = selection_of(journal, search_of(10.0, 300.0))
     monkeypatch.setattr(Clock, "beyond", lambda self, candidates: results)
     found = selection.measure_nearest([candidate(name) for name in figures])
     assert (found and found.candidate.model.digest) == expected
@@ -518,7 +498,7 @@ def test_what_settings_gain_beside_other_programs_alone_is_no_gain(decide):
 
 
 def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked_for(decide):
-    journal = Board(Budget(0.05, 1e-4))
+    journal = board_of()
     ratios = {"set": (0.60, 0.55, 0.65)}
     journal.open(candidate("set").steps[0], candidate())
     assert decide(ratios, disturbed=0.98, journal=journal) is None
@@ -526,4 +506,4 @@ def test_settings_alone_are_no_gain_beside_other_programs_unless_they_were_asked
     assert decide.undecided == f"undecided: 0.60 [0.55, 0.65]; {quiet}"
     assert decide(ratios, disturbed=0.98, same=("set",)) is None
     assert decide.undecided == ""
-    assert decide(ratios, disturbed=0.98, named=(Named("set"),)) == "set"
+    assert decide(ratios, disturbed=0.98, required=("set",)) == "set"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from boards import board_of
 
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Candidate, Step
@@ -18,11 +18,7 @@ FUSE = Step(Stage.FUSE, "fuse", "ours", {}, Role.IMPROVE, lossy=False)
 
 @pytest.mark.parametrize(("named", "left"), [(("fix",), ["fix"]), (("fix", "fuse"), [])])
 def test_a_chain_without_a_named_improving_pass_is_no_result(monkeypatch, named, left):
-    bench = SimpleNamespace(
-        settings=SimpleNamespace(named_options=lambda name: {} if name in named else None),
-        target=SimpleNamespace(requires=()),
-    )
     monkeypatch.setattr(Chains, "apply", lambda _, steps: [step.pass_name for step in steps])
-    shorter = Chains(bench, None, None)
+    shorter = Chains(None, board_of(required=named), None, None)
     candidate = Candidate(Model(Path("m"), "m", (), (), {}, 9), 1, (FIX, FUSE))
     assert shorter.only_what_was_asked_for(candidate) == ([left] if left else [])

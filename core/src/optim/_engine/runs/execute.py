@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Candidate
-from optim._engine.search.targets.entrants import Entrant, Plans, TargetOutcome, enter, none_runs, with_absent
+from optim._engine.search.targets.entrants import Plans, TargetOutcome, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import KnownExport, known_export, known_facts
@@ -32,8 +33,11 @@ from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
+from optim.goal import GoalRequest
 from optim.jobs.owner import ending_workers
+from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
+from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 from optim.providers.memory import mapped_config
@@ -41,6 +45,9 @@ from optim.target import Target
 from optim.workplace import Workplace
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
+
+_REACH_S = 120.0
+"""For opening a decoder and one token: it only ends one that hangs."""
 
 _MAPPED = (
     "the original needs much of the memory, so optim runs and times it without repacked weights "
@@ -181,7 +188,9 @@ def _prepared(
         bench = bench_on(target)
         source = bench.ingest()
         facts = bench.exported.facts if bench.exported else known_facts(bench.settings.source)
-        asked, remark = found_goal(bench, source.model, facts)
+        asked, remark = found_goal(
+            bench.settings, bench.registry, bench.target, source.model, facts, partial(_why_no_answer, bench)
+        )
         bench.aim_at(asked)
         if remark:
             bench.say(remark)
@@ -196,6 +205,19 @@ def _prepared(
         failed |= errors
         return bench, source
     raise none_runs(errors, chosen)
+
+
+def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
+    """Why the last token of an answer of a decoder cannot be computed; empty where it can."""
+    from optim._engine.jobs import reach
+
+    request = reach.Request(model, bench.place, next(iter(bench.registry.offered("generator"))), asked)
+    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
+    try:
+        bench.runner.call(reach.JOB, request, timeout_s=_REACH_S, key=key)
+    except WorkerFailed as failed:
+        return failed.error.cause if failed.error else failed.reason
+    return ""
 
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
@@ -235,7 +257,7 @@ def _outcome(
     started = bench.turns.now()
     rows: list[TargetOutcome] = []
     if chosen.compete:
-        verdict, won, rows = _contested(bench, enter(bench, chosen, plans, failed))
+        verdict, won, rows = _contested(bench, chosen, plans, failed)
         rows = with_absent(rows, chosen, failed)
     elif bench.settings.chain is not None:
         verdict, won = judge_lock(bench), bench
@@ -291,11 +313,14 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
     return check_result.unchecked_result(won.runner, request, most_s)
 
 
-def _contested(bench: Workbench, entrants: Sequence[Entrant]) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
+def _contested(
+    bench: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
+) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
     """What several targets come to, or the lock of one of them; where the result runs; a row for each that searched."""
     from optim._engine.runs.judge import judge_contest, judge_lock
-    from optim._engine.search.targets.contest import Contest
+    from optim._engine.search.targets.contest import Contest, enter
 
+    entrants = enter(bench, chosen, plans, failed)
     if bench.settings.chain is not None:
         locked = entrants[0].bench
         return judge_lock(locked), locked, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,25 @@ from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import foretold_facts, known_facts, read_export_file
-from optim._engine.store import cache_key
 from optim.goal import GoalRequest
-from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
 from optim.source import SourceRequest
-
-_REACH_S = 120.0
-"""For opening the model and one token: it only ends one that hangs."""
+from optim.target import Target
 
 
-def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tuple[RunSettings, str]:
+def found_goal(
+    settings: RunSettings,
+    registry: Registry,
+    target: Target,
+    model: Model,
+    facts: Mapping[str, Any],
+    why_no_answer: Callable[[Model, GoalRequest], str],
+) -> tuple[RunSettings, str]:
     """The settings with the goal that a run has, once its model was ingested, and nothing prepared.
+
+    ``why_no_answer`` tells why the last token of an answer cannot be computed; it is empty where it can.
 
     Returns:
         The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
@@ -35,12 +39,11 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
     Raises:
         OptimError: the clock of the goal that the user named cannot run the model.
     """
-    settings = bench.settings
     if settings.goal_is_said:
-        bench.goal.require(settings.goal_request, facts, model)
+        find_goal(registry, settings.goal).require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
-    generator = bench.registry.find_part(GENERATOR) if bench.target.timed else None
+    generator = registry.find_part(GENERATOR) if target.timed else None
     if generator is None:
         return settings, ""
     if not generator.generates(model):
@@ -48,7 +51,7 @@ def found_goal(bench: Workbench, model: Model, facts: Mapping[str, Any]) -> tupl
         return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
     asked = generator.within(settings.goal_request, facts)
     workload = Workload(asked.prompt, asked.new)
-    if "context" not in facts and (why := _why_not_so_far(bench, model, asked)):
+    if "context" not in facts and (why := why_no_answer(model, asked)):
         return settings, (
             f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
             "--generate prompt=N,new=N sets other lengths"
@@ -102,20 +105,3 @@ def _read(path: Path) -> Model | None:
         return describe_model(path, digest="of a plan")
     except (OSError, ValueError, DecodeError):
         return None
-
-
-def _why_not_so_far(bench: Workbench, model: Model, asked: GoalRequest) -> str:
-    """Why the last token of an answer cannot be computed; empty where it can."""
-    from optim._engine.jobs import reach
-
-    path = next(iter(bench.registry.offered("generator")))
-    request = reach.Request(model, bench.place, path, asked)
-    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
-    if bench.runner.known(key, reach.Answer) is not None:
-        return ""
-    try:
-        answer = bench.runner.call(reach.JOB, request, timeout_s=_REACH_S)
-    except WorkerFailed as failed:
-        return failed.error.cause if failed.error else failed.reason
-    bench.runner.keep(key, answer)
-    return ""

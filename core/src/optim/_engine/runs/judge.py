@@ -7,26 +7,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optim._engine.compare.rounding import not_reproducible
+from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
 from optim._engine.search.front import points_of
-from optim._engine.search.measure.racing import TimingFailed, original_failed
+from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.measure.racing import Races, TimingFailed
+from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Plan
-from optim._engine.search.rows import failures, smallest_size
-from optim._engine.search.select.chains import repeat
+from optim._engine.search.rows import failures, smallest_size, step_of
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
-from optim._engine.search.state import LaneResult, Measured, StepStatus
-from optim._engine.search.targets.entrants import Entrant
+from optim._engine.search.state import Candidate, LaneResult, Measured, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
+from optim.jobs.wire import to_wire
+from optim.options import parse_options
 from optim.passes import Role
 
 if TYPE_CHECKING:
-    from optim._engine.search.targets.contest import Contest
+    from optim._engine.search.targets.contest import Contest, Entrant
 
 _UNTIMED = "there was no time to time the original; give more with --search-seconds"
 
@@ -42,7 +46,7 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
     """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, plan)
     try:
-        verdict = _searched(_Ending(bench, beam, plan, _selection(bench, beam)))
+        verdict = _searched(_Ending(bench, beam, plan, beam.selection()))
     except TimingFailed as failed:
         beam.board.conclude(bench.original, stopped=_STOPPED)
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
@@ -61,7 +65,7 @@ def _searched(ending: _Ending) -> Verdict:
     objective = ending.selection.objective
     if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
-    recalled = ending.beam.recall.run()
+    recalled = ending.beam.recalled()
     winner = ending.decided(recalled) if recalled else None
     if not ending.beam.recall.stands(winner):
         try:
@@ -154,11 +158,7 @@ def _best_of(
 
 
 def _ending_of(one: Entrant, bench: Workbench) -> _Ending:
-    return _Ending(bench, one.beam, one.plan, _selection(one.bench, one.beam))
-
-
-def _selection(bench: Workbench, beam: Beam) -> Selection:
-    return Selection(bench, beam.board, beam.time, beam.repairs)
+    return _Ending(bench, one.beam, one.plan, one.beam.selection())
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class _Ending:
         if inexact is None or [one.ordered.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
-            candidate = repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
+            candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
         if self.selection.clock.board[candidate].objection:
@@ -302,7 +302,7 @@ class _Ending:
         if timed is None and not self.selection.measure([self.bench.original]):
             score = self.selection.clock.board[self.bench.original]
             if score.result is not None and score.result.failure:
-                raise original_failed(self.bench, score.result.failure)
+                raise Races(self.bench).failed(score.result.failure)
             if score.out_of_time:
                 return Measured(self.bench.original, 1.0, 1.0, 1.0)
             raise not_reproducible(score.objection.text)
@@ -342,9 +342,11 @@ def judge_lock(bench: Workbench) -> Verdict:
     """
     # nothing is searched, and nothing bounds its end
     time = Deadline(AUTO, bench.turns.now).to_prove(bench.prepared, bench.settings.timeout_s)
-    board = Board(bench.budget, bench.objective.goal, bench.original.target)
-    candidate = repeat(bench, board, bench.settings.chain or ())
-    selection = Selection(bench, board, time)
+    time.notes = bench.deadline.notes
+    board = Board(bench.original, bench.target, bench.objective, bench.budget)
+    candidate = _repeat(bench, board, bench.settings.chain or ())
+    chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time, of_winner=True))
+    selection = Selection(Races(bench), board, time, chains, SourceGate(bench, board))
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:
@@ -368,6 +370,35 @@ def judge_lock(bench: Workbench) -> Verdict:
         timing=score.result,
         points=board.points(candidate),
     )
+
+
+def _repeat(bench: Workbench, board: Board, chain: Sequence[Named]) -> Candidate:
+    """Applies the chain of a lock to the original, step by step: nothing is searched, each step is verified.
+
+    Raises:
+        OptimError[replay-failed]: a step fails, changes nothing, or is not right.
+        OptimError[unknown-pass]: a step's plugin is not installed.
+    """
+    candidate = bench.original
+    for named in chain:
+        offered = bench.registry.find_pass(named.name, bench.target)
+        step = step_of(offered, to_wire(parse_options(offered.over_models, named.options or {})))
+        attempt, tried = board.open(step, candidate), bench.try_step(step, candidate, bench.settings.timeout_s)
+        longer, reason = board.applied(attempt, candidate, tried), Objection(attempt.reason)
+        if longer is not None and tried.answer is not None:
+            candidate = longer
+            reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
+        if reason:
+            attempt.settle(StepStatus.FAILED, reason.text)
+            raise OptimError(
+                "replay-failed",
+                f"{named.name} does not repeat",
+                reason.text,
+                "run the search again, without the lock",
+                offered.plugin.release,
+                ExitStatus.NOT_HELD,
+            )
+    return candidate
 
 
 def _delivered(winner: Measured, selection: Selection) -> RunStatus:

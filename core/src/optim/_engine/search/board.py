@@ -1,4 +1,4 @@
-"""The board of a search: one record of each model, and one row of the report for each attempt."""
+"""The board of a search: what it looks for, one record of each model, and one row of the report for each attempt."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import worst_drift
-from optim._engine.goals.bounds import Bound
-from optim._engine.goals.known import LATENCY
 from optim._engine.search.front import points_of
+from optim._engine.search.objective import Objective
 from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
 from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
 from optim._engine.sources.evidence import SourceDrift
-from optim.goal import Goal
 from optim.model import Model
 from optim.passes import Stage
+from optim.target import Target
 
 if TYPE_CHECKING:
     from optim._engine.search.workbench import Applied
@@ -76,22 +75,20 @@ class Board:
     """The records of a search on one target by the digest of their model, and its rows in the order of attempts.
 
     Attributes:
+        original: what all else is held against, on the target.
+        target: where candidates run.
+        objective: what is made small.
+        budget: what the user accepts.
+        required: names of the passes that must hold: the user named them, or the target requires them.
         attempts: the rows.
     """
 
     def __init__(
-        self,
-        budget: Budget,
-        goal: Goal = LATENCY,
-        target: str = "",
-        required: Iterable[str] = (),
-        bounds: Sequence[Bound] = (),
+        self, original: Candidate, target: Target, objective: Objective, budget: Budget, required: Iterable[str] = ()
     ) -> None:
-        self._budget = budget
-        self._goal = goal
-        self._target = target
-        self._required = frozenset(required)
-        self._bounds = bounds
+        self.original, self.target = original, target
+        self.objective, self.budget = objective, budget
+        self.required = frozenset(required)
         self._records: dict[str, Record] = {}
         self.attempts: list[Attempt] = []
         self._by_chain: dict[ChainKey, Attempt] = {}
@@ -175,13 +172,13 @@ class Board:
         return [
             point
             for point in self.found
-            if not point.proven and self._required <= {step.pass_name for step in point.candidate.steps}
+            if not point.proven and self.required <= {step.pass_name for step in point.candidate.steps}
         ]
 
     def beyond(self, most: int | None = None) -> list[Candidate]:
         """Returns candidates beyond the budget, the one that is by least first, one for each chain of passes."""
         missed = [record.missed for record in self._records.values() if record.missed is not None]
-        missed.sort(key=lambda one: (self._budget.excess(one.drift, one.task), len(one.steps)))
+        missed.sort(key=lambda one: (self.budget.excess(one.drift, one.task), len(one.steps)))
         found: dict[tuple[str, ...], Candidate] = {}
         for candidate in missed:
             found.setdefault(tuple(step.pass_name for step in candidate.steps), candidate)
@@ -200,13 +197,13 @@ class Board:
 
     def applied(self, attempt: Attempt, on: Candidate, tried: Applied) -> Candidate | None:
         """Notes what came of a step; returns the chain with it, or None where it failed or changed nothing."""
-        attempt.printed, attempt.trace, attempt.broke = tried.said, tried.trace, tried.broke
+        attempt.printed, attempt.trace, attempt.broke = tried.printed, tried.trace, tried.broke
         attempt.seconds += tried.seconds
         if tried.answer is None:
             attempt.settle(StepStatus.FAILED, tried.failure)
             return None
         result, size_bytes = tried.answer.result, tried.answer.size_bytes
-        attempt.counts = dict(result.counts)
+        attempt.counts, attempt.printed = dict(result.counts), result.printed
         attempt.notes = tuple(dict.fromkeys([*attempt.notes, *result.notes]))  # what a first look said is said again
         if not result.changed:
             attempt.unchanged = True
@@ -223,7 +220,7 @@ class Board:
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
             on_passes = tuple(before.pass_name for before in on.steps)
-            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self._target)
+            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self.original.target)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
 
@@ -243,7 +240,7 @@ class Board:
 
     def find_chain(self, steps: Sequence[Step]) -> Attempt | None:
         """The row of the last of these steps, with the others before it."""
-        return self._by_chain.get(chain_of(self._target, steps))
+        return self._by_chain.get(chain_of(self.original.target, steps))
 
     def timed(self, measured: Measured, parent_ratio: float | None) -> None:
         """Notes the best time seen of a chain."""
@@ -265,8 +262,8 @@ class Board:
 
         If ``stopped`` says why nothing was decided, an open row is skipped, and says so.
         """
-        whole = chain_key(winner)
-        for attempt in missing_rows(self.attempts, winner) if winner.target == self._target else ():
+        whole, goal = chain_key(winner), self.objective.goal
+        for attempt in missing_rows(self.attempts, winner) if winner.target == self.original.target else ():
             self._by_chain[attempt.chain] = attempt
             self.attempts.append(attempt)
         kept = {whole[: i + 1] for i in range(len(whole))}
@@ -274,13 +271,13 @@ class Board:
             self._by_chain[whole].note(best, proven=True)
         for chain, attempt in self._by_chain.items():
             if chain in kept:
-                attempt.settle(StepStatus.KEPT, why_kept(attempt, self._goal))
+                attempt.settle(StepStatus.KEPT, why_kept(attempt, goal))
                 if not attempt.proven and attempt.was_no_faster:  # the proof of the chain with it says otherwise
                     attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason and stopped:
                 attempt.settle(StepStatus.SKIPPED, stopped)
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:
-                broken = broken_bound(attempt, self._bounds)
-                attempt.settle(StepStatus.DROPPED, broken or why_dropped(attempt, self._goal, winner, best))
+                broken = broken_bound(attempt, self.objective.bounds)
+                attempt.settle(StepStatus.DROPPED, broken or why_dropped(attempt, goal, winner, best))
         order = list(Stage)
         self.attempts.sort(key=lambda attempt: order.index(attempt.step.stage))  # first looks are at all stages

@@ -14,13 +14,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from optim._engine.compare.place import Reference
+from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.machine import instruction_sets
+from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import core_digest, version_keys
+from optim._engine.search.board import Board
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.keys import machine_kind
-from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.state import Measured
+from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
 from optim._engine.search.taste import DIFFER
-from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store, cache_key
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
@@ -114,11 +117,6 @@ class Experience:
     changed: float = 0.0
     is_quiet: bool = True
 
-    def with_result(self, won: Measured, chain: Sequence[WonStep], ratio: float) -> Experience:
-        """The same with what was found, the chain of it, and the goal's figure of it to the original's."""
-        drift, changed = won.candidate.drift.relative_error, self.architecture.changed_by(won.candidate.model.path)
-        return replace(self, chain=tuple(chain), ratio=ratio, drift=drift, changed=changed)
-
     def is_met_by(self, changed: float, ratio: float | None) -> bool:
         """Whether its chain does for another model what it did for this one.
 
@@ -165,31 +163,36 @@ class Experience:
         return cache_key(SHELF, to_wire(replace(same, asked_s=0.0, is_quiet=True)))
 
 
-def of_run(bench: Workbench, targets: Sequence[str] = ()) -> Experience:
+def of_run(
+    board: Board,
+    settings: RunSettings,
+    registry: Registry,
+    prepared: Prepared,
+    reference: Reference,
+    time: Deadline,
+    targets: Sequence[str],
+) -> Experience:
     """The record of a run before its search: optim compares it with earlier ones, and adds the result.
 
-    Args:
-        bench: the run on its target.
-        targets: names of all targets of the run, if it has several.
+    ``targets`` are the names of all targets of the run, if it has several.
     """
-    settings, prepared = bench.settings, bench.prepared
-    sample = bench.reference.feed_set().sample(prepared.timed[0])
+    sample = reference.feed_set().sample(prepared.timed[0])
+    plugins = version_keys(plugin.info for plugin in registry.plugins)
     elements = max((array.size for array in sample.values()), default=0)
-    plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     asked = replace(settings, source=Path(), data=None, export=None, component="", seed=0, trace="")
     asked = replace(asked, search_seconds=AUTO, fresh=False, goal_is_said=True)
     return Experience(
         model=settings.source.name,
         day=date.today().isoformat(),
-        architecture=Architecture(work_by_weight(bench.original.model.path), int(elements)),
+        architecture=Architecture(work_by_weight(board.original.model.path), int(elements)),
         processor=machine_kind(),
         kernels=" ".join(instruction_sets()),
-        target=bench.target.name,
+        target=board.target.name,
         goal=settings.goal,
         budget="rounding error" if settings.lossless else settings.budget(0.0).text,
-        asked=cache_key("asked", to_wire(asked), to_wire(bench.target), sorted(targets))[:16],
+        asked=cache_key("asked", to_wire(asked), to_wire(board.target), sorted(targets))[:16],
         made_with=cache_key("made with", prepared.versions, plugins, core_digest())[:16],
-        searched_s=bench.deadline.announced_s,
+        searched_s=time.announced_s,
         asked_s=settings.search_seconds,
     )
 

@@ -14,6 +14,7 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs import candidate as candidate_job
+from optim._engine.jobs import session_digests
 from optim._engine.jobs.recorded import last_lines
 from optim._engine.repair.costs import NodeCost
 from optim._engine.repair.found import MeasuredSet, Repair
@@ -21,10 +22,11 @@ from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Application, Candidate, StepKey
+from optim._engine.search.state import Application, Candidate, Step
 from optim.goal import Basis, ModelFigures
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
+from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.target import Target
 
@@ -63,11 +65,6 @@ class Applied:
     trace: str = ""
     broke: bool = False
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What was printed, whether it failed or not."""
-        return self.answer.result.printed if self.answer is not None else self.printed
-
 
 @dataclass(eq=False)
 class Workbench(Preparation):
@@ -75,21 +72,17 @@ class Workbench(Preparation):
 
     Attributes:
         made: the files of models that passes made.
-        recast_originals: the original with the step that changed its inputs and outputs, by that step's key.
-        doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other.
     """
 
     made: set[Path] = field(default_factory=set, init=False)
-    recast_originals: dict[StepKey, Candidate] = field(default_factory=dict, init=False)
-    doubt: tuple[float, float] | None = field(default=None, init=False)
     _tried: dict[str, Applied] = field(default_factory=dict, init=False)
     _stopped: dict[str, tuple[float, Applied]] = field(default_factory=dict, init=False)
     _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
 
     def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
-        """The same run on another target; a recast original is made by the passes that are offered there."""
+        """The same run on another target."""
         other = super().on(target, versions, requirements)
-        other.recast_originals, other._node_costs, other.doubt = {}, {}, None
+        other._node_costs = {}
         return other
 
     def aim_at(self, settings: RunSettings) -> None:
@@ -147,6 +140,14 @@ class Workbench(Preparation):
     def has_tried(self, trial: Application) -> bool:
         """Whether this run has applied a pass to a candidate already: trying it again takes no time."""
         return self.keys.candidate(trial) in self._tried
+
+    def application(self, step: Step, on: Candidate) -> Application:
+        """A step that is known, to be tried on a candidate."""
+        return Application(on, self.registry.find_pass(step.pass_name, self.target), step.options)
+
+    def try_step(self, step: Step, on: Candidate, timeout_s: float) -> Applied:
+        """Applies a step that is known to a candidate, as :meth:`try_one` does."""
+        return self.try_one(self.application(step, on), timeout_s)
 
     def try_one(self, trial: Application, timeout_s: float, *, anew: bool = False) -> Applied:
         """Applies one pass and judges the result on the explored samples; a pass that broke may have broken more."""
@@ -253,6 +254,31 @@ class Workbench(Preparation):
             self.runner.keep(key, answer)
         return answer.repair, measured
 
+    def session_digests(self, models: Sequence[Model], seconds: float) -> dict[str, str]:
+        """What the runtime makes of models, by their digest; empty for one that it does not open.
+
+        What an earlier run found takes no time. Without seconds, where the job fails, and where nothing is timed,
+        models are left out.
+        """
+        if not self.target.timed:
+            return {}
+        keys = {model.digest: self.keys.session_digest(model) for model in models}
+        found = {name: known for name, key in keys.items() if (known := self.runner.known(key, str)) is not None}
+        models = [model for model in models if model.digest not in found]
+        if not models or seconds <= 0:
+            return found
+        request = session_digests.Request(tuple(models), self.place, self.store.models, seconds)
+        try:
+            most_s = min(seconds + GRACE_S, max(seconds, self.deadline.end_s))
+            answer = self.runner.call(session_digests.JOB, request, timeout_s=most_s)
+        except WorkerFailed:  # it will fail as a candidate too, and say why
+            return found
+        for model, digest in zip(models, answer.digests, strict=True):
+            found[model.digest] = digest
+            if digest:
+                self.runner.keep(keys[model.digest], digest)
+        return found
+
     def sensitivity(self, trial: Application, *, seconds: float, exact: bool) -> Sensitivity:
         """What a lossy pass costs at each node of a model; see :mod:`optim._engine.repair.sensitivity_job`.
 
@@ -288,8 +314,7 @@ class Workbench(Preparation):
         def apply_again() -> Path:
             chain = self.original
             for step in candidate.steps:
-                offered = self.registry.find_pass(step.pass_name, self.target)
-                tried = self._try(Application(chain, offered, step.options), self.settings.timeout_s, anew=True)
+                tried = self._try(self.application(step, chain), self.settings.timeout_s, anew=True)
                 if tried.answer is None:
                     break
                 result = tried.answer.result

@@ -16,7 +16,7 @@ from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, require_timed, workbench_for
 from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
 from optim._engine.search.measure.efforts import Effort
-from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.targets.entrants import none_runs
@@ -78,7 +78,7 @@ def bench_models(
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
-        base, results = race_candidates(bench, candidates, effort, wanted)
+        base, results = Races(bench).race(candidates, effort, wanted)
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
         sizes += map(size_of_program, programs)
         from optim._engine.reports.answers import Benchmark
@@ -161,7 +161,7 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     bench.say(f"timing the model on {len(targets)} target{'s' if len(targets) > 1 else ''}")
     effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
     places = tuple(map(bench.place_of, targets[1:]))
-    base, others = race_candidates(bench, [], effort, Wanted("bench", places=places))
+    base, others = Races(bench).race([], effort, Wanted("bench", places=places))
     source, stored, size = bench.settings.source, bench.original.model.path.name, bench.original.size_bytes
     others = [replace(result, failure=result.failure.replace(stored, source.name)) for result in others]
     return [

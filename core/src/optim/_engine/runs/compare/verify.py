@@ -11,16 +11,15 @@ from optim._engine.compare.declared import hidden_differences
 from optim._engine.feeds.unread_rows import unread_rows
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
+from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
 from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, workbench_for
-from optim._engine.search.measure.racing import check_candidate
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.workbench import Workbench
 from optim._engine.store import names_in_messages
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
-from optim.target import Target
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import Verification
@@ -39,43 +38,27 @@ def verify_models(
     elsewhere = require_target(conditions.registry, other_target) if other_target else None
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
-        found = verify_on(bench, other, asked, elsewhere)
+        candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
+        result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate, batched=False)
+        if result.ready is None:
+            raise OptimError(
+                "other-failed",
+                f"{other} does not run on the same samples",
+                result.failure,
+                "optim inspect shows its inputs and operators",
+            ).naming(names_in_messages(candidate.model.path, other))
+        samples = map(bench.reference.feed_set().sample, prepared.compared)
+        notes = [] if prepared.inexact is None else [prepared.inexact.note]
+        notes += unread_rows(original.path, candidate.model.path, samples)
+        notes += (f"{other}: {one}" for one in hidden_differences(original, candidate.model))
+        notes += filter(None, [bench.target.remark])
+        is_the_same = elsewhere is None and candidate.digest == original.digest
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
-        notes = (*found.notes, *filter(None, [bench.target.remark]))
-        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about}), "notes": notes})
+        found = _verification(prepared, result.ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
+        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about}), "notes": tuple(notes)})
 
 
-def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:
-    """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
-
-    The model runs ``elsewhere``, or where the reference does.
-
-    Raises:
-        OptimError: the model cannot be used.
-    """
-    candidate = other_model(bench, other)
-    budget = asked.budget(bench.prepared.tolerance)
-    if elsewhere is not None:
-        bench = bench.on(elsewhere, {})
-    result = check_candidate(bench, candidate, batched=False)
-    is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
-    if result.ready is None:
-        raise OptimError(
-            "other-failed",
-            f"{other} does not run on the same samples",
-            result.failure,
-            "optim inspect shows its inputs and operators",
-        ).naming(names_in_messages(candidate.model.path, other))
-    samples = map(bench.reference.feed_set().sample, bench.prepared.compared)
-    unread = unread_rows(bench.original.model.path, candidate.model.path, samples)
-    notes = unread if bench.prepared.inexact is None else (bench.prepared.inexact.note, *unread)
-    notes = (*notes, *(f"{other}: {one}" for one in hidden_differences(bench.original.model, candidate.model)))
-    return _verification(bench, result.ready, budget, is_the_same=is_the_same, notes=notes)
-
-
-def _verification(
-    bench: Workbench, ready: Ready, budget: Budget, *, is_the_same: bool, notes: tuple[str, ...]
-) -> Verification:
+def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
     from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
     from optim._engine.reports.parts import drift_report
     from optim._engine.reports.schema import OutputReport
@@ -84,7 +67,7 @@ def _verification(
     if is_the_same:  # one file: no samples are needed to tell
         comparisons = tuple(replace(one, unjudged="") for one in comparisons)
     objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
-    drift, prepared = worst_drift(comparisons), bench.prepared
+    drift = worst_drift(comparisons)
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
         within=not objection and not unjudged,
@@ -97,5 +80,4 @@ def _verification(
         outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
         task=figures or None,
-        notes=notes,
     )

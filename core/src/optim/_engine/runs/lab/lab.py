@@ -27,7 +27,7 @@ from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure.efforts import Effort
-from optim._engine.search.measure.racing import Wanted, check_candidate, race_candidates, where_timed
+from optim._engine.search.measure.racing import Races, Wanted, where_timed
 from optim._engine.search.rows import step_of
 from optim._engine.search.state import Application, Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
@@ -155,7 +155,7 @@ class Lab:
             OptimError[other-failed]: the model does not run.
         """
         one = self._known(model)
-        found = check_candidate(self._bench, one._candidate, batched=False)
+        found = Races(self._bench).check(one._candidate, batched=False)
         return _with_drift(one, self._ready(one, found))
 
     def compare_outputs(self, runs: Iterable[tuple[Feeds, Outputs, Outputs]]) -> tuple[OutputComparison, ...]:
@@ -191,7 +191,7 @@ class Lab:
         bench.baseline = one._place or bench.place
         bench.say("timing 2 models")
         effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
-        base, (found,) = race_candidates(bench, [other._candidate], effort, Wanted("bench"))
+        base, (found,) = Races(bench).race([other._candidate], effort, Wanted("bench"))
         self._ready(one, base)
         self._ready(other, found)
         assert found.ratio is not None

@@ -13,15 +13,22 @@ from dataclasses import dataclass, replace
 
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.search.experience import of_run
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
+from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.explore.recall import Recall
 from optim._engine.search.measure.clock import Clock
+from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.measure.racing import Races
+from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing_of, failures, step_of
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Near
+from optim._engine.search.select.selection import Selection
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, unique
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
@@ -109,21 +116,23 @@ class Beam:
         self._bench = bench
         self._plan = plan
         self._objective = bench.objective
-        required = [planned.name for planned in plan.forced()]
-        goal, target = self._objective.goal, bench.original.target
-        self.board = Board(bench.budget, goal, target, required, self._objective.bounds)
-        settings = bench.settings
+        settings, required = bench.settings, [planned.name for planned in plan.forced()]
+        self.board = Board(bench.original, bench.target, self._objective, bench.budget, required)
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
         by_speed = self._objective.is_latency
         calibrating = [one.name for one in plan.passes if one.pass_class.calibrates]
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
-        self._expander = Expander(bench, self.board, self.time, self._promises)
+        self._races, self._source = Races(bench), SourceGate(bench, self.board)
+        idle = IdleSettings(bench.session_digests, self.time, of_winner=True)
+        self._chains = Chains(bench.try_step, self.board, self.time, idle)
+        kernels = KernelGains(bench, bench.work)
+        self._expander = Expander(bench, self.board, self.time, self._promises, kernels, self._chains, self._source)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
-        self.clock = Clock(bench, self.board, self.time)
-        self.rank = Ranking(self._objective, self.clock, bench.original, timed=bench.target.timed)
-        self.recall = Recall(bench, plan, self._expander, self.clock, self.board, self.time, self.rank.figure)
+        self.clock = Clock(self._races, self.board, self.time)
+        self.rank = Ranking(self.clock)
+        self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock, self.time, self.rank.figure)
         self.start = Measured(bench.original, 1.0, 1.0, 1.0)
         self._looked: dict[str, Measured] = {}
         self._small: list[Measured] = []
@@ -131,6 +140,23 @@ class Beam:
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
+
+    def recalled(self, targets: Sequence[str] = ()) -> list[Measured]:
+        """What won on a near model and won again, to be proven; nothing if the search is to begin."""
+        if not self.may_learn:
+            return []
+        bench = self._bench
+        run = of_run(self.board, bench.settings, bench.registry, bench.prepared, bench.reference, self.time, targets)
+        return self.recall.run(run, max(1, len(targets)), fresh=bench.settings.fresh)
+
+    @property
+    def may_learn(self) -> bool:
+        """Whether records are read and written; other machines have other winners."""
+        return self.recall.is_on and self._bench.elsewhere is None
+
+    def selection(self) -> Selection:
+        """What decides in the end."""
+        return Selection(self._races, self.board, self.time, self._chains, self._source, self.repairs)
 
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
@@ -147,7 +173,7 @@ class Beam:
         """
         self._try_recasts()
         start = self.start.ratio or 1.0
-        looks = FirstLooks(self._bench, self._expander, self.clock, self.board, self.time)
+        looks = FirstLooks(self._expander, self.clock, self.time)
         if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
             self._small = looks.sizes(self._plan)
             self.board.explored(self._small)
@@ -187,7 +213,7 @@ class Beam:
             of_stage = [one for one in self._together if one.candidate.steps[-1].stage is stage]
             ranking = self.rank.joined(ranking, of_stage)
             beam = self._select(ranking, beam, stage)
-        self._bench.teller.stage("", lambda: self._bench.deadline.left)
+        self._bench.teller.stage("", lambda: self.time.left)
         ranking = self.rank.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
@@ -239,8 +265,7 @@ class Beam:
 
         Nothing where no candidate with a pass that was named holds.
         """
-        self._bench.say(f"stage {stage}")
-        self._bench.teller.stage(str(stage), lambda: self._bench.deadline.left)
+        self._expander.begin(str(stage), f"stage {stage}")
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
         share = share_of_later(passes, later, self._promises, for_size=self._objective.is_size)

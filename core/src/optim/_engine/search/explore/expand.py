@@ -8,7 +8,7 @@ the target requires those on which it has nothing left to do. What was tried is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.jobs.recorded import last_lines
@@ -21,6 +21,7 @@ from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, step_of
+from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Guess, Near, Repairs
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus
 from optim._engine.search.workbench import Workbench
@@ -34,23 +35,32 @@ class Expander:
     """Tries the passes of a stage on a candidate.
 
     Attributes:
-        repairs: of what is beyond the budget by little.
         promises: what is known of passes.
         kernels: of this machine.
+        asker: asks passes what they offer.
+        repairs: of what is beyond the budget by little.
     """
 
-    def __init__(self, bench: Workbench, board: Board, time: Deadline, promises: Promises) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        board: Board,
+        time: Deadline,
+        promises: Promises,
+        kernels: KernelGains,
+        chains: Chains,
+        source: SourceGate,
+    ) -> None:
         self._bench = bench
-        self.asker = Asker(bench, time)
-        self._budget = bench.budget
         self._board = board
         self._time = time
-        self._source = SourceGate(bench, self._board)
-        self.repairs = Repairs(bench, self._board, time, self.judge, promises.note_repaired)
-        self._idle = IdleSettings(bench, time)
+        self._source = source
+        self._idle = IdleSettings(bench.session_digests, time)
         self._broken: dict[StepKey, tuple[str, str]] = {}
         self.promises = promises
-        self.kernels = KernelGains(bench, bench.work)
+        self.kernels = kernels
+        self.asker = Asker(bench, time)
+        self.repairs = Repairs(bench, board, time, chains, self.judge, promises.note_repaired)
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""
@@ -68,6 +78,11 @@ class Expander:
                 pool = pool + new
                 frontier = new if slot[0].pass_class.role is Role.ENABLE else new[:1]
         return pool
+
+    def begin(self, stage: str, said: str) -> None:
+        """Tells whoever waits that a stage begins."""
+        self._bench.say(said)
+        self._bench.teller.stage(stage, lambda: self._time.left)
 
     def session_variants(self, candidate: Candidate, passes: Sequence[Planned], most: int) -> list[Candidate]:
         """Returns the candidate under the first session settings that session-only passes propose, each pass alone.
@@ -141,7 +156,7 @@ class Expander:
         Where size is the goal, the stage repairs what a first look has found.
         """
         chain, reason = self._broken.get(step.key, ("", ""))
-        return "" if self._bench.goal.basis is Basis.SIZE and chain == candidate.digest else reason
+        return "" if self._board.objective.basis is Basis.SIZE and chain == candidate.digest else reason
 
     def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
         """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
@@ -190,7 +205,7 @@ class Expander:
 
     def _apply(self, wanted: Sequence[Guess]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
-        if not self._bench.target.timed:
+        if not self._board.target.timed:
             return self._first_that_holds(wanted)
         judged = [(one, self.judge(one)) for one in self._try_all(wanted)]
         # A slow rival that holds is no reason not to repair a fast pass of which nothing does.
@@ -220,23 +235,25 @@ class Expander:
         What the user named gets what the run has left, the rest what the search has.
         """
         order = sorted(wanted, key=lambda one: (not one.planned.forced, -self.promises.gain(one.attempt.step)))
-        trials = [one.application for one in order]
 
         def seconds(place: int) -> float:
             forced = order[place].planned.forced
-            if self._bench.has_tried(trials[place]):
+            if self._bench.has_tried(order[place].application):
                 return self._time.grace_s
             return self._time.for_candidate(named=forced) if forced or self._time.before(LATER) > 0 else 0.0
 
-        tried: list[Near] = []
-        self._bench.teller.more(len(wanted))
-        for one, outcome in zip(order, self._bench.try_all(trials, seconds), strict=True):
-            if outcome is None:
-                if one.attempt.ratio is None and not one.attempt.reason:  # else its first look has said it
-                    one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
-            else:
-                tried.append(one.after(outcome))
-        return tried
+        outcomes = self.tried(order, seconds)
+        for one, outcome in zip(order, outcomes, strict=True):
+            if outcome is None and one.attempt.ratio is None and not one.attempt.reason:  # else its first look said it
+                one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def tried(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Near | None]:
+        """Runs the candidate jobs of guesses, for arguments see :meth:`Workbench.try_all`; None: it came too late."""
+        self._bench.teller.more(len(guesses))
+        outcomes = self._bench.try_all([one.application for one in guesses], seconds)
+        pairs = zip(guesses, outcomes, strict=True)
+        return [one.after(outcome) if outcome is not None else None for one, outcome in pairs]
 
     def _repaired(self, tried: Sequence[Near]) -> Candidate | None:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
@@ -247,20 +264,23 @@ class Expander:
         """Returns the chain with this step if it holds; its row says why not."""
         candidate, attempt, tried = one.parent, one.attempt, one.tried
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)
-        if tried.ran_out and tried.seconds < self._bench.settings.timeout_s:
+        if tried.ran_out and tried.seconds < self._time.timeout_s:
             attempt.seconds += tried.seconds
             attempt.run_out(_STOPPED.format(failure=tried.failure))
             return None
         new = self._board.applied(attempt, candidate, tried)
         if new is None or tried.answer is None:
             return None
-        objection = self._budget.objection(tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True)
+        objection = self._board.budget.objection(
+            tried.answer.comparisons, new.is_lossy, tried.answer.task, provisional=True
+        )
         if not objection and new.is_lossy:
             objection = self._source.objection(new)
         self._board.judged(new, objection)
         if objection:
             attempt.drop(objection)
-            if new.drift.relative_error > self._budget.limit(new.is_lossy) and attempt.step.lossy:
+            limit = self._board.budget.limit(new.is_lossy)
+            if attempt.step.lossy and new.drift.relative_error > limit:
                 self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
         self.promises.note_held(attempt.step)

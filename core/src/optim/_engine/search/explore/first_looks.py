@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
@@ -34,7 +33,6 @@ from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess, Near
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.taste import DIFFER, TOO_LITTLE
-from optim._engine.search.workbench import Workbench
 from optim.passes import Role, Stage
 
 _FIRST_SHARE = 0.6
@@ -68,13 +66,12 @@ class FirstLooks:
         together: the fusions that gained and the lossy step that gained most, in one chain, where it was timed.
     """
 
-    def __init__(self, bench: Workbench, expander: Expander, clock: Clock, board: Board, time: Deadline) -> None:
-        self._bench = bench
+    def __init__(self, expander: Expander, clock: Clock, time: Deadline) -> None:
         self._expander = expander
         self._clock = clock
-        self._board = board
+        self._board = board = clock.board
         self._time = time
-        self._objective = bench.objective
+        self._objective = board.objective
         self._promises: Promises = expander.promises
         self._repairs = expander.repairs
         self.together: list[Measured] = []
@@ -147,7 +144,7 @@ class FirstLooks:
         best = max((step for step in steps if step.stage in BENEATH), key=gain, default=None)
         if best is None or min(gain(best), sum(map(gain, fusions))) < TOO_LITTLE:
             return []
-        candidate: Candidate | None = self._bench.original
+        candidate: Candidate | None = self._board.original
         for step in (*fusions, best):
             if candidate is None or (seconds := self._time.for_candidate()) <= 0:
                 return []
@@ -190,7 +187,7 @@ class FirstLooks:
             return item.ratio
         if self._objective.has_clock:
             return self._board[item.candidate].hoped
-        original = self._objective.figure(Measured(self._bench.original, 1.0), self._clock.base)
+        original = self._objective.figure(Measured(self._board.original, 1.0), self._clock.base)
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
@@ -218,11 +215,7 @@ class FirstLooks:
 
     def _looks(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Look]:
         """Tries guesses; returns what came of those that hold, or are near enough to the budget to be repaired."""
-        self._bench.teller.more(len(guesses))
-        outcomes = self._bench.try_all([one.application for one in guesses], seconds)
-        looks = [
-            self._look(one.after(tried)) for one, tried in zip(guesses, outcomes, strict=True) if tried is not None
-        ]
+        looks = [self._look(one) for one in self._expander.tried(guesses, seconds) if one is not None]
         return [look for look in looks if look is not None]
 
     def _look(self, one: Near) -> Look | None:
@@ -256,23 +249,20 @@ class FirstLooks:
             if place >= _REPAIRED:
                 self._repairs.leave(one)
                 continue
-            others = self._otherwise(one)
+            guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:_OTHERS]]
+            others = self._looks(guesses, lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
             results += new
             if held <= ratio(one):
                 continue
             near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
-            if results and self._is_too_far(near, ratio(one), held):
+            if results and _UNEVEN * self._left_by_repair(near, ratio(one)) >= held:  # little of the gain would stay
                 self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
                 held = min(held, self._expected(one, made, ratio))
                 results.append(made)
         return results
-
-    def _is_too_far(self, one: Near, ratio: float, held: float) -> bool:
-        """Whether so much must be left in float that little of the gain is left, beside what holds already."""
-        return _UNEVEN * self._left_by_repair(one, ratio) >= held
 
     def _for_each_second(self, one: Look, ratio: float) -> float:
         """The logarithm of the ratio to expect, by the seconds of the pass; other proposals may need no repair."""
@@ -283,11 +273,6 @@ class FirstLooks:
         """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
         gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
         return 1.0 - gained * (1.0 - ratio)
-
-    def _otherwise(self, one: Look) -> list[Look]:
-        """Tries what a pass proposes beside its first guess, on the same chain."""
-        others = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:_OTHERS]]
-        return self._looks(others, lambda _: self._time.for_candidate())
 
     def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
         """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
@@ -339,7 +324,12 @@ class FirstLooks:
         leading = leading_of([one.planned for one in order], [one.planned for one in guesses], gains)
         order.sort(key=lambda one: leading.index(one.planned) if one.planned in leading else len(leading))
         looks = self._looks(order, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
-        return [look for look in looks if not self._is_idle(look)]
+        return [
+            look
+            for look in looks
+            if not look.planned.pass_class.session_only
+            or self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
+        ]
 
     def _named_chain(self, plan: Plan, named: Sequence[Planned]) -> tuple[dict[str, Candidate], Candidate] | None:
         """Makes the chain of passes that were named; the original alone where none was, None where one does not hold.
@@ -347,9 +337,8 @@ class FirstLooks:
         Returns:
             The part of it that stands before each pass of the plan, by name, and the whole.
         """
-        self._bench.say("first looks")
-        self._bench.teller.stage("first looks", lambda: self._bench.deadline.left)
-        chain = self._bench.original
+        self._expander.begin("first looks", "first looks")
+        chain = self._board.original
         before: dict[str, Candidate] = {}
         for planned in plan.passes:
             before[planned.name] = chain
@@ -369,11 +358,6 @@ class FirstLooks:
         guess = self._expander.guess(planned, parent, answer.changing)
         made = self._expander.step(guess, self._time.for_candidate(named=True))
         return parent if self._expander.needs_nothing(guess) else made
-
-    def _is_idle(self, look: Look) -> bool:
-        """Whether it is of settings that change nothing; its row says so."""
-        settings = look.planned.pass_class.session_only
-        return settings and not self._expander.without_idle(look.parent, [(look.candidate, look.attempt)])
 
     def _gain(self, one: Guess) -> float:
         """The gain to expect of a guess."""
@@ -395,7 +379,7 @@ class FirstLooks:
             behind = [planned for planned in order[place + 1 :] if planned in passes]
             if enabling.pass_class.role is not Role.ENABLE or not behind or not self._for_looks:
                 continue
-            made = [one for one in self._expander.expand(self._bench.original, [enabling]) if one.steps]
+            made = [one for one in self._expander.expand(self._board.original, [enabling]) if one.steps]
             found += self._best_guess(made[0], behind) if made else []
         return found
 

@@ -44,7 +44,6 @@ class KernelGains:
     """The kernels of one run's backend.
 
     Args:
-        bench: of the run.
         work: share of the model's work by operator, 0..1, as it is guessed by its weights.
 
     Attributes:
@@ -110,15 +109,11 @@ class KernelGains:
             return work_job.Answer({})
         sample = prepared.timed[0]
         key = bench.keys.found("work", bench.original.digest, sample)
-        answer = bench.runner.known(key, work_job.Answer)
-        if answer is None:
-            request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)
-            try:
-                answer = bench.runner.call(work_job.JOB, request, timeout_s=_MEASURING_S)
-            except WorkerFailed:  # it is guessed then
-                return work_job.Answer({})
-            bench.runner.keep(key, answer)
-        return answer
+        request = work_job.Request(bench.original.model, bench.place, bench.reference.feeds, sample)
+        try:
+            return bench.runner.call(work_job.JOB, request, timeout_s=_MEASURING_S, key=key)
+        except WorkerFailed:  # it is guessed then
+            return work_job.Answer({})
 
     def _asked(self, key: str, *, timed: bool) -> kernels.Answer | None:
         """Asks the backend what it knows of machines like this one, and what it times here.

@@ -159,11 +159,9 @@ class Promises:
 
     def expected_s(self, name: str) -> float:
         """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
-        return self._seconds.get(name) or self._guessed_s(name)
-
-    def _guessed_s(self, name: str) -> float:
         is_dear = name in self._calibrating and not self._costs.knows(name)
-        return _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
+        guessed_s = _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
+        return self._seconds.get(name) or guessed_s
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""

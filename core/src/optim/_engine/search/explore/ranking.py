@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.front import tie_of
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.objective import Objective
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Measured
 from optim.passes import Stage
 
 _SAME_SIZE = 0.03
@@ -26,20 +25,12 @@ long as with one in place, and every kind of integers was made and timed behind 
 
 
 class Ranking:
-    """Ranks what one search found.
+    """Ranks what one search found; the last race of its clock has the figures of the original."""
 
-    Args:
-        objective: of the run.
-        clock: its last race has the figures of the original.
-        original: of the run.
-        timed: whether time means something on the target.
-    """
-
-    def __init__(self, objective: Objective, clock: Clock, original: Candidate, *, timed: bool) -> None:
-        self._objective = objective
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._original = Measured(original, 1.0)
-        self._timed = timed
+        self._objective = clock.board.objective
+        self._original = Measured(clock.board.original, 1.0)
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
@@ -58,7 +49,7 @@ class Ranking:
         return sorted(self._by_figure(list(items)), key=lambda item: self._objective.excess(item, self._clock.base) > 0)
 
     def _by_figure(self, items: list[Measured]) -> list[Measured]:
-        if self._objective.is_size and not self._timed:
+        if self._objective.is_size and not self._clock.board.target.timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
             return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
@@ -88,7 +79,8 @@ class Ranking:
             looked: at first: fusions of the original may be best beneath.
         """
         there = {item.digest for item in ready}
-        fused = [item for item in looked if item.digest not in there and _is_fused(item.candidate)]
+        fused = [item for item in looked if item.digest not in there and item.candidate.steps]
+        fused = [item for item in fused if all(step.stage is Stage.FUSE for step in item.candidate.steps)]
         timed = [item for item in (*ready, *fused) if item.ratio is not None]
         if promises is None or not promises.later or not timed or not self._objective.is_latency:
             return list(ready[:most])
@@ -110,7 +102,3 @@ class Ranking:
         furthest = _WITHIN_REACH * min(figures, default=math.inf)
         pairs = zip(items, figures, strict=True)
         return [item for item, figure in pairs if figure <= furthest or math.isinf(figure)]
-
-
-def _is_fused(candidate: Candidate) -> bool:
-    return bool(candidate.steps) and all(one.stage is Stage.FUSE for one in candidate.steps)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, Deadline
-from optim._engine.search.experience import Experience, WonStep, keep, nearest, of_run, read, with_names, with_places
+from optim._engine.search.experience import Experience, WonStep, keep, nearest, read, with_names, with_places
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
@@ -30,7 +29,7 @@ from optim._engine.search.rows import step_of
 from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, Measured, StepStatus
 from optim._engine.search.taste import DIFFER
-from optim._engine.search.workbench import Workbench
+from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.options import parse_options
@@ -47,12 +46,10 @@ class Recall:
     """The experience of earlier runs on this machine, for one search.
 
     Args:
-        bench: the run on its target.
-        plan: its passes.
+        store: has the records.
+        say: tells whoever waits what is tried.
+        plan: passes of the run.
         expander: has steps tried.
-        clock: of the search.
-        board: of the search.
-        time: of the search.
         figure: tells what the goal makes small, of a model that was measured.
 
     Attributes:
@@ -64,45 +61,40 @@ class Recall:
 
     def __init__(
         self,
-        bench: Workbench,
+        store: Store,
+        say: Callable[[str], None],
         plan: Plan,
         expander: Expander,
         clock: Clock,
-        board: Board,
         time: Deadline,
         figure: Callable[[Measured], float],
     ) -> None:
-        self._bench = bench
+        self._store = store
+        self._say = say
         self._plan = plan
         self._expander = expander
         self._clock = clock
-        self._board = board
+        self._board = clock.board
         self._time = time
         self._figure = figure
         self.won: Experience | None = None
         self._run: Experience | None = None
         self._known: list[Experience] = []
 
-    def run(self, targets: Sequence[str] = ()) -> list[Measured]:
-        """Returns the chain that won again, to be proven; nothing if the search is to begin.
-
-        Args:
-            targets: names of all targets of the run, if it has several.
-        """
-        if not self.may_learn:
+    def run(self, run: Experience, targets: int = 1, *, fresh: bool = False) -> list[Measured]:
+        """Returns the chain that won again, to be proven; nothing if the search is to begin, or nothing is read."""
+        self._run = run
+        if fresh:
             return []
-        self._run = of_run(self._bench, targets)
-        if self._bench.settings.fresh:
-            return []
-        self._known, damaged = read(self._bench.store)
-        self._bench.deadline.note(damaged)
-        required = {planned.ordered.name for planned in self._plan.forced()}
+        self._known, damaged = read(self._store)
+        self._time.note(damaged)
+        required = self._board.required
         near = nearest(self._known, self._run)
         chosen = [one for one in near if required <= {step.name for step in one.chain}][:_MOST]
         if not chosen:
             return []
-        self._bench.say(f"trying what won on {chosen[0].model}")
-        with self._time.leaving(1 - self._share(max(1, len(targets)))):
+        self._say(f"trying what won on {chosen[0].model}")
+        with self._time.leaving(1 - self._share(targets)):
             for one in chosen:
                 item = self._looked_at(one)
                 if item is None or not required <= {step.pass_name for step in item.candidate.steps}:
@@ -114,11 +106,6 @@ class Recall:
         self._go_on()
         return []
 
-    @property
-    def may_learn(self) -> bool:
-        """Whether records are read and written; other machines have other winners."""
-        return self.is_on and self._bench.elsewhere is None
-
     def stands(self, winner: Measured | None) -> bool:
         """Whether the proof of the chain says what its record said: then nothing else is tried, and rows say so."""
         if self.won is None:
@@ -127,7 +114,7 @@ class Recall:
             self.won = None
             self._go_on()
             return False
-        self._bench.deadline.note(f"the search ended early: {self.why}; --no-cache searches everything")
+        self._time.note(f"the search ended early: {self.why}; --no-cache searches everything")
         self.skip(self.why)
         return True
 
@@ -155,7 +142,7 @@ class Recall:
         tried = {attempt.step.pass_name for attempt in self._board.attempts}
         for planned in (planned for those in self._plan.stages.values() for planned in those):
             if planned.ordered.name not in tried:
-                row = self._board.open(step_of(planned.offered), self._bench.original)
+                row = self._board.open(step_of(planned.offered), self._board.original)
                 row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
 
     def keep(self, winner: Measured | None) -> None:
@@ -165,13 +152,15 @@ class Recall:
         ratio = self._to_original(winner)
         if ratio is None or DIFFER * ratio > 1:
             return
-        if all(step.role is not Role.IMPROVE for step in winner.candidate.steps):
+        found = winner.candidate
+        if all(step.role is not Role.IMPROVE for step in found.steps):
             return
-        new = self._run.with_result(winner, self._chain(winner.candidate), ratio)
+        drift, changed = found.drift.relative_error, self._run.architecture.changed_by(found.model.path)
+        new = replace(self._run, chain=self._chain(found), ratio=ratio, drift=drift, changed=changed)
         new = replace(new, is_quiet=not winner.is_disturbed)
         same = [one for one in self._known if (one.key, one.made_with) == (new.key, new.made_with)]
         new = new.after_search_of([self.won or new, *same])
-        self._bench.deadline.note(keep(self._bench.store, new))
+        self._time.note(keep(self._store, new))
 
     def _chain(self, candidate: Candidate) -> tuple[WonStep, ...]:
         """The steps of a candidate, with the places of the nodes that options name."""
@@ -201,10 +190,10 @@ class Recall:
         """The chain after a few rounds; None if there is none, it breaks the budget on all samples, or time is over."""
         if candidate is None or candidate.is_original or self._time.before(LATER) <= 0:
             return None
-        if self._bench.objective.is_size:  # no race tells which is smaller
+        if self._board.objective.is_size:  # no race tells which is smaller
             items = [Measured(candidate, None)]
         else:
-            items = self._clock.first_look([candidate], LOOK_S, self._bench.prepared.compared)
+            items = self._clock.first_look([candidate], LOOK_S, on_all_samples=True)
             note_objections(self._board, [candidate])
         self._board.explored(items)
         for item in items:
@@ -213,20 +202,20 @@ class Recall:
 
     def _at_best(self, item: Measured) -> float | None:
         """The goal's figure to the original's that a first look allows."""
-        if self._bench.objective.is_latency:
+        if self._board.objective.is_latency:
             return item.low
         hoped = self._board[item.candidate].hoped
         return hoped if hoped is not None else self._to_original(item)
 
     def _to_original(self, item: Measured) -> float | None:
         """The goal's figure to the original's; None if one of them is not known."""
-        found, before = self._figure(item), self._figure(Measured(self._bench.original, 1.0, 1.0, 1.0))
+        found, before = self._figure(item), self._figure(Measured(self._board.original, 1.0, 1.0, 1.0))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
     def _made(self, one: Experience) -> Candidate | None:
         """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
         plan = {planned.ordered.name: planned for those in self._plan.stages.values() for planned in those}
-        candidate = self._bench.original
+        candidate = self._board.original
         for step in one.chain:
             planned, seconds = plan.get(step.name), min(self._time.timeout_s, self._time.before(LATER))
             if planned is None or seconds <= 0:

@@ -12,10 +12,9 @@ from optim._engine.search.lane_costs import AGAIN_LANES
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import expected_of, joined
-from optim._engine.search.measure.racing import Wanted, check_candidate, lanes_at_once, late_text, race_candidates
+from optim._engine.search.measure.racing import Races, Wanted, late_text
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.taste import DIFFER
-from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 
 _FEWEST_ROUNDS = 2
@@ -43,15 +42,16 @@ class Clock:
         board: what was found of each model.
     """
 
-    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
-        self._bench = bench
+    def __init__(self, races: Races, board: Board, time: Deadline) -> None:
+        self._races = races
         self._time = time
         self.base: LaneResult | None = None
         self.board = board
+        self._goal = board.objective.goal
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
-        if self._bench.goal.basis not in (Basis.CALLS, Basis.SIZE):
+        if self._goal.basis not in (Basis.CALLS, Basis.SIZE):
             return False
         own = self.board[candidate].ratios
         return bool(own) and own[-1] > DIFFER * self.board.best_of_graph(candidate)
@@ -73,17 +73,17 @@ class Clock:
         chosen = answered[: self._lanes(share, least)]
         found: list[Measured] = []
         for heat in self._heats(chosen):
-            memory_only = self._bench.goal.basis in (Basis.MEMORY, Basis.ACCURACY)
+            memory_only = self._goal.basis in (Basis.MEMORY, Basis.ACCURACY)
             effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
-            if self._bench.goal.long_rounds:  # each model takes seconds, or tens of them
+            if self._goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
-            found += self.measure(heat, effort, Wanted("explore", self._bench.prepared.explored, gated=True))
+            found += self.measure(heat, effort, Wanted("explore", self._races.prepared.explored, gated=True))
             self._time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
         """Candidates in groups that may be open together."""
-        width = lanes_at_once(self._bench)
+        width = self._races.at_once
         return [candidates[start : start + width] for start in range(0, len(candidates), width)]
 
     def _lanes(self, share: float, least: int) -> int:
@@ -101,7 +101,7 @@ class Clock:
         return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
 
     def first_look(
-        self, candidates: Sequence[Candidate], seconds: float, samples: tuple[int, ...] = ()
+        self, candidates: Sequence[Candidate], seconds: float, *, on_all_samples: bool = False
     ) -> list[Measured]:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
@@ -111,14 +111,15 @@ class Clock:
         Args:
             candidates: that are timed.
             seconds: for all of them.
-            samples: to compare them on before; one that is not right there is not timed, and :attr:`board` says why.
+            on_all_samples: compare them before; one that is not right is not timed, and :attr:`board` says why.
 
         Returns:
             Those that run, in order; nothing is decided by it.
         """
         if not candidates:
             return []
-        self._bench.say(f"timing {_models(candidates)} against the original")
+        self._races.say(f"timing {_models(candidates)} against the original")
+        samples = self._races.prepared.compared if on_all_samples else ()
         found: list[Measured] = []
         for heat in self._heats(candidates):
             effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
@@ -126,7 +127,7 @@ class Clock:
             base, results = self._race(heat, effort, wanted)
             self._time.lanes.note_lanes(base.open_s)
             for one, result in zip(heat, results, strict=True):
-                if (expected := expected_of(self._bench.goal, result, base)) is not None:
+                if (expected := expected_of(self._goal, result, base)) is not None:
                     self.board[one].hoped = expected
                 if not (samples and self._objects(one, result)) and result.ratio is not None:
                     found.append(Measured.of(one, result) if samples else Measured(one, None).timed(result))
@@ -134,13 +135,13 @@ class Clock:
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort = self._decided(efforts.final(self._time, len(candidates), drop=len(candidates) > 1))
-        samples = self._bench.prepared.compared
+        effort = self._decided(efforts.final(self._time, len(candidates)))
+        samples = self._races.prepared.compared
         return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
-        self._bench.say(f"timing {_models(candidates)} against the original")
+        self._races.say(f"timing {_models(candidates)} against the original")
         base, results = self._race(candidates, effort, wanted)
         found = []
         for candidate, result in zip(candidates, results, strict=True):
@@ -153,11 +154,11 @@ class Clock:
                 continue
             if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
                 score.out_of_time = True
-                self._bench.deadline.note(NOT_TIMED)
+                self._time.note(NOT_TIMED)
                 continue
             score.ratios.append(result.ratio.value)
             found.append(Measured.of(candidate, result))
-            self._bench.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
+            self._races.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
 
     def again(self, items: Sequence[Measured]) -> list[Measured]:
@@ -168,16 +169,16 @@ class Clock:
             not run a second time has an objection.
         """
         if not self._may_time_again:
-            self._bench.deadline.note(_ONCE)
+            self._time.note(_ONCE)
             return list(items)
-        self._bench.say(f"timing {_models(items)} again in fresh processes")
-        effort = self._decided(efforts.again(self._time, len(items), drop=len(items) > 1))
-        _, results = race_candidates(self._bench, [item.candidate for item in items], effort, Wanted("again"))
+        self._races.say(f"timing {_models(items)} again in fresh processes")
+        effort = self._decided(efforts.again(self._time, len(items)))
+        _, results = self._races.race([item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
             if second.out_of_time or (second.ratio is not None and second.ratio.rounds < _FEWEST_ROUNDS):
-                self._bench.deadline.note(_ONCE)
+                self._time.note(_ONCE)
                 found.append(item)
                 continue
             if second.failure or second.ratio is None or score.result is None:
@@ -189,16 +190,16 @@ class Clock:
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:
         """The figures of candidates that are beyond the budget, on all samples; of some where time is short."""
-        if not self._bench.target.timed:
-            return [check_candidate(self._bench, candidate) for candidate in candidates]
+        if not self.board.target.timed:
+            return [self._races.check(candidate) for candidate in candidates]
         candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
-        wanted = Wanted("aside", self._bench.prepared.compared, measure_task=True)
+        wanted = Wanted("aside", self._races.prepared.compared, measure_task=True)
         return self._race(candidates, efforts.aside(self._time, len(candidates)), wanted)[1]
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; :attr:`board` says why not."""
-        self._bench.say("running the result on every sample")
-        result = self.board[candidate].result = check_candidate(self._bench, candidate)
+        self._races.say("running the result on every sample")
+        result = self.board[candidate].result = self._races.check(candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
     def _race(
@@ -208,7 +209,7 @@ class Clock:
 
         A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
-        base, results = race_candidates(self._bench, candidates, effort, wanted)
+        base, results = self._races.race(candidates, effort, wanted)
         if self.base is None or not base.out_of_time:
             self.base = base
         for candidate, result in zip(candidates, results, strict=True):
@@ -219,21 +220,21 @@ class Clock:
 
     def _decided(self, effort: Effort) -> Effort:
         """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
-        return replace(effort, decides=self._bench.goal.basis in (Basis.CALLS, Basis.CLOCK))
+        return replace(effort, decides=self._goal.basis in (Basis.CALLS, Basis.CLOCK))
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""
         score, objection = self.board[candidate], Objection(result.failure)
         if result.ready is not None and not objection:
-            lossy = candidate.is_lossy or not self._bench.target.exact
-            objection = self._bench.budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            lossy = candidate.is_lossy or not self.board.target.exact
+            objection = self.board.budget.objection(result.ready.comparisons, lossy, result.ready.task)
             if objection:
                 score.broken = candidate.compared(result.ready)
             else:
-                objection = Objection(self._bench.budget.batch_objection(result.ready.batch))
+                objection = Objection(self.board.budget.batch_objection(result.ready.batch))
             if not objection and not lossy and self.base is not None and self.base.ready is not None:
                 original = self.base.ready.batch
-                objection = Objection(self._bench.budget.mixing_objection(result.ready.batch, original))
+                objection = Objection(self.board.budget.mixing_objection(result.ready.batch, original))
         if not objection and result.throughput is not None:
             objection = Objection(result.throughput.objection)
         if objection:

@@ -48,19 +48,19 @@ def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
     )
 
 
-def final(time: Deadline, lanes: int, *, drop: bool) -> Effort:
+def final(time: Deadline, lanes: int) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
     costs = time.lanes
     again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
-    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=drop)
+    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=lanes > 1)
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
     left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
     return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
 
 
-def again(time: Deadline, lanes: int, *, drop: bool) -> Effort:
+def again(time: Deadline, lanes: int) -> Effort:
     """Fresh rounds in fresh processes, for what contends; they end when the run does."""
-    effort = aside(time, lanes, drop=drop)
+    effort = aside(time, lanes, drop=lanes > 1)
     spare_s = time.spare_s
     return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=max(effort.seconds, _decide_s(spare_s)))
 

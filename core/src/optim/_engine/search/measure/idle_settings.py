@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from optim._engine.jobs import session_digests
-from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S, Deadline
+from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.state import Candidate
-from optim._engine.search.workbench import Workbench
-from optim.jobs.process import WorkerFailed
 from optim.model import Model
 
 _IDLE = "no change: the runtime builds the same graph from the model "
@@ -23,11 +20,14 @@ class IdleSettings:
     """Finds them for one search: in a share of its time, and of what won in what the proof may take.
 
     Args:
+        find: what the runtime makes of models, in so many seconds: :meth:`Workbench.session_digests`.
         of_winner: whether it is about what won.
     """
 
-    def __init__(self, bench: Workbench, time: Deadline, *, of_winner: bool = False) -> None:
-        self._bench = bench
+    def __init__(
+        self, find: Callable[[Sequence[Model], float], Mapping[str, str]], time: Deadline, *, of_winner: bool = False
+    ) -> None:
+        self._find = find
         self._time = time
         self._of_winner = of_winner
         self._spent_until = 0.0
@@ -43,13 +43,15 @@ class IdleSettings:
         Returns:
             A sentence for each that is the same as ``candidate`` or as one before it.
         """
-        if not others or not self._bench.target.timed:
+        if not others:
             return {}
-        digests = self._digests_of([one.model for one in (candidate, *others)])
+        models = [one.model for one in (candidate, *others)]
+        alike = Counter(map(_entries, models))
+        self._ask([model for model in models if alike[_entries(model)] > 1])
         first: dict[str, Candidate] = {}
         found: dict[str, str] = {}
         for one in (candidate, *others):
-            digest = digests[one.digest]
+            digest = self._digests.get(one.digest, "")
             same = first.setdefault(digest, one) if digest else one
             if same is candidate and one is not candidate:
                 found[one.digest] = f"{_IDLE}as without it"
@@ -63,36 +65,14 @@ class IdleSettings:
         first, second = (self._digests.get(model.digest, "").partition(":")[0] for model in (one.model, other.model))
         return bool(first) and first == second
 
-    def _digests_of(self, models: Sequence[Model]) -> dict[str, str]:
-        """What the runtime makes of each, by the model's own digest; empty where nobody knows."""
-        entries = Counter(map(_entries, models))
-        self._ask([model for model in models if entries[_entries(model)] > 1])
-        return {model.digest: self._digests.get(model.digest, "") for model in models}
-
     def _ask(self, models: Iterable[Model]) -> None:
-        """Finds what the runtime makes of models of which neither an earlier run nor an earlier look said it."""
-        models = [model for model in models if model.digest not in self._digests]
-        for model in models:
-            if (known := self._bench.runner.known(self._bench.keys.session_digest(model), str)) is not None:
-                self._digests[model.digest] = known
-        models = [model for model in models if model.digest not in self._digests]
-        bench, time = self._bench, self._time
+        """Finds what the runtime makes of models of which no earlier look said it."""
+        new, time = [model for model in models if model.digest not in self._digests], self._time
         seconds, began = max(LEAST_REPAIR_S, time.end_s) if self._of_winner else time.sameness_s, time.now()
-        if not models or seconds <= 0:
-            return
-        request = session_digests.Request(tuple(models), bench.place, bench.store.models, seconds)
-        try:
-            most_s = min(seconds + GRACE_S, max(seconds, bench.deadline.end_s))
-            answer = bench.runner.call(session_digests.JOB, request, timeout_s=most_s)
-        except WorkerFailed:  # it will fail as a candidate too, and say why
-            return
-        finally:  # threads that ask at the same time spend it once
-            time.sameness_s -= time.now() - max(began, self._spent_until)
+        if new:
+            self._digests |= self._find(new, seconds)
+            time.sameness_s -= time.now() - max(began, self._spent_until)  # threads that ask together spend it once
             self._spent_until = time.now()
-        for model, digest in zip(models, answer.digests, strict=True):
-            self._digests[model.digest] = digest
-            if digest:
-                bench.runner.keep(bench.keys.session_digest(model), digest)
 
 
 def _entries(model: Model) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from types import ModuleType
+from typing import TypeVar, cast
 
 from optim._engine.compare.place import Place
 from optim._engine.goals.known import release_of
@@ -16,8 +17,7 @@ from optim._engine.search.measure import race_job
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.race_job import Admission
-from optim._engine.search.state import Application, Candidate, LaneResult
-from optim._engine.search.turns import Turns
+from optim._engine.search.state import Candidate, LaneResult, StepKey
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
@@ -76,45 +76,186 @@ class Wanted:
     plain: bool = False
 
 
-def race_candidates(
-    bench: Workbench, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
-) -> tuple[LaneResult, list[LaneResult]]:
-    """Times candidates against the original, after their outputs were compared.
+class Races:
+    """Races of one run: its candidates against its original.
 
-    No figure is taken from an earlier run: it may have been disturbed, and the machine is another by now.
-
-    Returns:
-        What became of the original, and of every candidate and place, in order.
+    Attributes:
+        prepared: samples of the original, and what running it takes.
+        say: tells whoever waits what is timed.
+        teller: tells them how the search stands.
     """
-    of_goal = None if wanted.plain else bench.goal.clock(bench.settings.goal_request)
-    clock = LaneClock.of(bench.goal.name, of_goal, release_of(bench.registry, bench.goal)) if of_goal else None
-    if clock is not None:
-        effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
-    original = comparable_original(bench, candidates[0]) if candidates else bench.original
-    timed = bench.prepared.timed[: effort.most_samples]
-    lanes = [replace(_lane(bench, one, wanted), timed=timed) for one in candidates]
-    of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
-    base = replace(_lane(bench, original, of_base), timed=timed, clock=clock)
-    bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
-    base = replace(base, comparison=replace(base.comparison, place=bounded))
-    lanes = [replace(one, clock=clock) for one in lanes]
-    lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
-    lanes += [replace(base, clock=program) for program in wanted.programs]
-    lossy = tuple(one.is_lossy or not bench.target.exact for one in candidates)
-    admit = Admission(bench.budget, lossy) if wanted.gated else None
-    first, others = _race(bench, base, lanes, effort, admit)
-    for found in (first, *others):
-        if found.late:
-            bench.deadline.note(late_text(found.late))
-        if found.doubt:
-            bench.doubt = bench.doubt or found.doubt  # said once, with the figures of the first race
-            bench.deadline.note(_clock_doubt(bench, *bench.doubt))
-    if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
-        for place, candidate in enumerate(candidates):
-            if candidate.digest == original.digest:
-                others[place] = as_base(others[place])
-    bench.runner.count += 1
-    return first, others
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.prepared, self.say, self.teller = bench.prepared, bench.say, bench.teller
+        self._recast: dict[StepKey, Candidate] = {}
+        self._doubt: tuple[float, float] | None = None
+
+    def race(
+        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
+    ) -> tuple[LaneResult, list[LaneResult]]:
+        """Times candidates against the original, after their outputs were compared.
+
+        No figure is taken from an earlier run: it may have been disturbed, and the machine is another by now.
+
+        Returns:
+            What became of the original, and of every candidate and place, in order.
+        """
+        bench = self._bench
+        of_goal = None if wanted.plain else bench.goal.clock(bench.settings.goal_request)
+        clock = LaneClock.of(bench.goal.name, of_goal, release_of(bench.registry, bench.goal)) if of_goal else None
+        if clock is not None:
+            effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
+        original = self.original_for(candidates[0]) if candidates else bench.original
+        timed = self.prepared.timed[: effort.most_samples]
+        lanes = [replace(self._lane(one, wanted), timed=timed, clock=clock) for one in candidates]
+        of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
+        base = replace(self._lane(original, of_base), timed=timed, clock=clock)
+        bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
+        base = replace(base, comparison=replace(base.comparison, place=bounded))
+        lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
+        lanes += [replace(base, clock=program) for program in wanted.programs]
+        lossy = tuple(one.is_lossy or not bench.target.exact for one in candidates)
+        admit = Admission(bench.budget, lossy) if wanted.gated else None
+        first, others = self._race(base, lanes, effort, admit)
+        for found in (first, *others):
+            if found.late:
+                bench.deadline.note(late_text(found.late))
+            if found.doubt:
+                self._doubt = self._doubt or found.doubt  # said once, with the figures of the first race
+                bench.deadline.note(self._clock_doubt(*self._doubt))
+        if original.digest != bench.original.digest:  # the very model that it is timed against: apart by noise only
+            for place, candidate in enumerate(candidates):
+                if candidate.digest == original.digest:
+                    others[place] = as_base(others[place])
+        bench.runner.count += 1
+        return first, others
+
+    def check(self, candidate: Candidate, *, batched: bool = True) -> LaneResult:
+        """Opens a model that is not timed, and compares it on every sample the gate uses.
+
+        Args:
+            candidate: the model.
+            batched: whether it is looked at how far answers move in a batch and with padding.
+        """
+        bench, samples = self._bench, self.prepared.compared
+        key = bench.keys.found("check", candidate.digest, candidate.interfaces, samples, batched)
+        known = bench.runner.known(key, LaneResult)
+        if known is not None:
+            return known
+        wanted = Wanted("final" if batched else "ahead", samples, measure_task=True)
+        request = replace(self._lane(candidate, wanted), timed=())
+        look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
+        result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
+        bench.runner.count += 1
+        if not result.failure:
+            bench.runner.keep(key, result)
+        return result
+
+    def original_for(self, candidate: Candidate) -> Candidate:
+        """Returns the original as it is timed against a candidate: with the step that changed its inputs and outputs.
+
+        That step is applied once in a run.
+
+        Raises:
+            OptimError[recast-failed]: that step does not do for the original what it did for the candidate.
+        """
+        bench, recast = self._bench, candidate.recast
+        if recast is None:
+            return bench.original if bench.entry is None else replace(bench.original, model=bench.entry)
+        if recast.key in self._recast:
+            return self._recast[recast.key]
+        tried = bench.try_step(recast, bench.original, bench.settings.needed_timeout_s)
+        if tried.answer is None or not tried.answer.result.changed:
+            offered = bench.registry.find_pass(recast.pass_name, bench.target)
+            raise OptimError(
+                "recast-failed",
+                f"{offered.name} does not work on the original model",
+                tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
+                "it works on a model made from the original: report this to its plugin",
+                offered.plugin.release,
+            )
+        result = tried.answer.result
+        made = bench.original.after(recast, result.model, tried.answer.size_bytes, result.interface)
+        self._recast[recast.key] = made
+        return made
+
+    @property
+    def at_once(self) -> int:
+        """How many models may be open together in half of the free memory, of the machine and of the device."""
+        return max(2, min(_MOST_LANES, int(self._room * _FREE_SHARE)))
+
+    def failed(self, reason: str, error: OptimError | None = None) -> TimingFailed:
+        """The error of an original that ran before and does not run any more.
+
+        Args:
+            reason: what became of it.
+            error: what was raised, where it was an error of its own.
+        """
+        found = error or OptimError(
+            "original-failed",
+            "the original model stopped running while it was timed",
+            reason,
+            "run it again; if it fails again, check the free memory and use optim --debug",
+        )
+        return TimingFailed.of(found, self._release)
+
+    def _race(
+        self, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None
+    ) -> tuple[LaneResult, list[LaneResult]]:
+        """A race; without the original there is none.
+
+        Raises:
+            TimingFailed: the original does not run any more; it names the plugin that runs it.
+        """
+        try:
+            seed, beside = self._bench.settings.seed, self._fit_beside_others(1 + len(lanes))
+            request = race_job.Request(base, tuple(lanes), effort, seed, admit, opens_beside=beside)
+            answer = where_timed(self._bench, race_job, request, race_job.Answer)
+            return answer.base, list(answer.lanes)
+        except WorkerFailed as failed:
+            raise self.failed(failed.reason, failed.error) from failed
+
+    def _fit_beside_others(self, lanes: int) -> bool:
+        """Whether half of the memory for lanes takes these: runs that begin together count the same memory as free."""
+        return lanes <= self._room * _FREE_SHARE / 2
+
+    @property
+    def _room(self) -> float:
+        """How many models all of the free memory takes, of the machine and of the device."""
+        bench = self._bench
+        each = _MODELS_OPEN * bench.original.size_bytes
+        available = free_memory_bytes() if bench.elsewhere is None else bench.elsewhere.available_bytes
+        rooms = [available / (each + _PROCESS_BYTES)]
+        device_bytes = bench.device_free_bytes()
+        if device_bytes is not None:
+            rooms.append(device_bytes / max(each + _CONTEXT_BYTES, self.prepared.device_bytes))
+        return min(rooms)
+
+    def _lane(self, candidate: Candidate, wanted: Wanted) -> lane.Request:
+        held = self._bench.settings.max_batch_drift is not None and wanted.gated
+        quick = self.prepared.run_s <= LONG_S  # a batch takes ten runs of each lane
+        return lane.Request(
+            model=candidate.model,
+            comparison=self._bench.comparison(candidate),
+            compared=wanted.samples,
+            timed=self.prepared.timed,
+            measure_task=wanted.measure_task,
+            batched=held or (wanted.purpose == "final" and quick),
+        )
+
+    @property
+    def _release(self) -> str:
+        """The distribution that runs the original."""
+        return self._bench.registry.offered("backend")[self._bench.target.backend].plugin.release
+
+    def _clock_doubt(self, said_s: float, passed_s: float) -> str:
+        """Why the clock of the device is not believed."""
+        backend = self._bench.target.backend
+        return (
+            f"time_runs of backend {backend} ({self._release}) returned {1e3 * said_s:.3g} ms for a run, but "
+            f"{1e3 * passed_s:.3g} ms passed on the wall clock: optim timed every model by the wall clock instead"
+        )
 
 
 def late_text(reason: str) -> str:
@@ -122,152 +263,12 @@ def late_text(reason: str) -> str:
     return f"timing ended before a model had run: its process {reason}"
 
 
-def _clock_doubt(bench: Workbench, said_s: float, passed_s: float) -> str:
-    """Why the clock of the device is not believed."""
-    release = bench.registry.offered("backend")[bench.target.backend].plugin.release
-    return (
-        f"time_runs of backend {bench.target.backend} ({release}) returned {1e3 * said_s:.3g} ms for a run, but "
-        f"{1e3 * passed_s:.3g} ms passed on the wall clock: optim timed every model by the wall clock instead"
-    )
-
-
-def _race(
-    bench: Workbench, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None
-) -> tuple[LaneResult, list[LaneResult]]:
-    """A race; without the original there is none.
-
-    Raises:
-        TimingFailed: the original does not run any more; it names the plugin that runs it.
-    """
-    try:
-        beside = _fit_beside_others(bench, 1 + len(lanes))
-        request = race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit, opens_beside=beside)
-        answer = where_timed(bench, race_job, request, race_job.Answer)
-        return answer.base, list(answer.lanes)
-    except WorkerFailed as failed:
-        raise original_failed(bench, failed.reason, failed.error) from failed
-
-
-def original_failed(bench: Workbench, reason: str, error: OptimError | None = None) -> TimingFailed:
-    """The error of an original that ran before and does not run any more.
-
-    Args:
-        bench: tells which plugin runs it.
-        reason: what became of it.
-        error: what was raised, where it was an error of its own.
-    """
-    found = error or OptimError(
-        "original-failed",
-        "the original model stopped running while it was timed",
-        reason,
-        "run it again; if it fails again, check the free memory and use optim --debug",
-    )
-    return TimingFailed.of(found, bench.registry.offered("backend")[bench.target.backend].plugin.release)
-
-
-def check_candidate(bench: Workbench, candidate: Candidate, *, batched: bool = True) -> LaneResult:
-    """Opens a model that is not timed, and compares it on every sample the gate uses.
-
-    Args:
-        bench: of the run.
-        candidate: the model.
-        batched: whether it is looked at how far answers move in a batch and with padding.
-    """
-    samples = bench.prepared.compared
-    key = bench.keys.found("check", candidate.digest, candidate.interfaces, samples, batched)
-    known = bench.runner.known(key, LaneResult)
-    if known is not None:
-        return known
-    wanted = Wanted("final" if batched else "ahead", samples, measure_task=True)
-    request = replace(_lane(bench, candidate, wanted), timed=())
-    look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
-    result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
-    bench.runner.count += 1
-    if not result.failure:
-        bench.runner.keep(key, result)
-    return result
-
-
-def comparable_original(bench: Workbench, candidate: Candidate) -> Candidate:
-    """Returns the original as it is timed against a candidate: with the step that changed its inputs and outputs.
-
-    That step is applied once in a run.
-
-    Raises:
-        OptimError[recast-failed]: that step does not do for the original what it did for the candidate.
-    """
-    recast = candidate.recast
-    if recast is None:
-        return bench.original if bench.entry is None else replace(bench.original, model=bench.entry)
-    if recast.key in bench.recast_originals:
-        return bench.recast_originals[recast.key]
-    offered = bench.registry.find_pass(recast.pass_name, bench.target)
-    tried = bench.try_one(Application(bench.original, offered, recast.options), bench.settings.needed_timeout_s)
-    if tried.answer is None or not tried.answer.result.changed:
-        raise OptimError(
-            "recast-failed",
-            f"{offered.name} does not work on the original model",
-            tried.failure or "; ".join(tried.answer.result.notes if tried.answer else ()),
-            "it works on a model made from the original: report this to its plugin",
-            offered.plugin.release,
-        )
-    result = tried.answer.result
-    made = bench.original.after(recast, result.model, tried.answer.size_bytes, result.interface)
-    bench.recast_originals[recast.key] = made
-    return made
-
-
-def lanes_at_once(bench: Workbench) -> int:
-    """How many models may be open together in half of the free memory, of the machine and of the device."""
-    return max(2, min(_MOST_LANES, int(_room(bench) * _FREE_SHARE)))
-
-
-def _fit_beside_others(bench: Workbench, lanes: int) -> bool:
-    """Whether half of the memory for lanes takes these: runs that begin together count the same memory as free."""
-    return lanes <= _room(bench) * _FREE_SHARE / 2
-
-
-def _room(bench: Workbench) -> float:
-    """How many models all of the free memory takes, of the machine and of the device."""
-    each = _MODELS_OPEN * bench.original.size_bytes
-    available = free_memory_bytes() if bench.elsewhere is None else bench.elsewhere.available_bytes
-    rooms = [available / (each + _PROCESS_BYTES)]
-    device_bytes = bench.device_free_bytes()
-    if device_bytes is not None:
-        rooms.append(device_bytes / max(each + _CONTEXT_BYTES, bench.prepared.device_bytes))
-    return min(rooms)
-
-
-def _lane(bench: Workbench, candidate: Candidate, wanted: Wanted) -> lane.Request:
-    held = bench.settings.max_batch_drift is not None and wanted.gated
-    quick = bench.prepared.run_s <= LONG_S  # a batch takes ten runs of each lane
-    return lane.Request(
-        model=candidate.model,
-        comparison=bench.comparison(candidate),
-        compared=wanted.samples,
-        timed=bench.prepared.timed,
-        measure_task=wanted.measure_task,
-        batched=held or (wanted.purpose == "final" and quick),
-    )
-
-
-class AtTheClock(Protocol):
-    """A module of work that starts processes of its own, and takes its turn at the clock when it needs it."""
-
-    @property
-    def MODULE(self) -> str:  # noqa: N802 - a constant of the module
-        """Its name."""
-
-    def run(self, request: Any, turns: Turns) -> Any:
-        """Do it here."""
-
-
-def where_timed(bench: Workbench, module: AtTheClock, request: object, kind: type[T], *, timed: bool = True) -> T:
+def where_timed(bench: Workbench, module: ModuleType, request: object, kind: type[T], *, timed: bool = True) -> T:
     """What a race, or a profile, found, here or on a machine that has the targets; waiting for that is no search time.
 
     Args:
-        bench: of the run.
-        module: what does it.
+        bench: tells where.
+        module: what does it: it starts processes of its own, and takes its turn at the clock when it needs it.
         request: what it is told.
         kind: of the answer.
         timed: whether a clock is needed for it.

@@ -7,7 +7,7 @@ what the source computed on its trials, in shapes, paddings and lengths of the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
@@ -17,9 +17,8 @@ from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources import result_job
 from optim._engine.sources.evidence import LIMITS, SourceDrift
+from optim._engine.sources.exported import ExportedSource
 from optim.jobs.process import WorkerFailed
-from optim.model import Model
-from optim.passes import Interface
 
 
 class SourceGate:
@@ -27,7 +26,6 @@ class SourceGate:
 
     def __init__(self, bench: Workbench, board: Board) -> None:
         self._bench = bench
-        self._budget = bench.budget
         self._board = board
 
     def judge(self, items: Sequence[Measured]) -> list[Measured]:
@@ -42,17 +40,17 @@ class SourceGate:
 
     def objection(self, candidate: Candidate) -> Objection:
         """Returns why a chain is not what its source computes; false if it is."""
-        if self._bench.exported is None:
+        if (made := self._bench.exported) is None:
             return Objection()
         score = self._board[candidate]
         try:
-            found = self._compared(candidate)
+            found = self._compared(candidate, made)
         except WorkerFailed as failed:
             score.source_objection = Objection(f"on the inputs of its source: {failed.reason}")
             return score.source_objection
         lossy = candidate.is_lossy or not self._bench.target.exact
-        found = replace(found, limit=self._limit(lossy=lossy))
-        far = _too_far(found, self._budget, lossy=lossy)
+        found = replace(found, limit=self._limit(made, lossy=lossy))
+        far = _too_far(found, self._board.budget, lossy=lossy)
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
             score.source_objection = far
         elif far:  # the user's own data says what the budget is for; the values of a trial are made up
@@ -60,49 +58,29 @@ class SourceGate:
         score.source = found
         return score.source_objection
 
-    def _limit(self, *, lossy: bool) -> float:
+    def _limit(self, made: ExportedSource, *, lossy: bool) -> float:
         """Returns what the run accepts, and how far the exported graph itself is from the source."""
-        made = self._bench.exported
-        assert made is not None
-        export = next(one.drift.relative_error for one in made.verified if one.component == self._component)
-        own = self._budget.limit(lossy) if lossy else max(self._budget.tolerance, LIMITS["float32"])
+        component = self._component(made)
+        export = next(one.drift.relative_error for one in made.verified if one.component == component)
+        own = self._board.budget.limit(lossy) if lossy else max(self._board.budget.tolerance, LIMITS["float32"])
         return own + export
 
-    @property
-    def _component(self) -> str:
-        assert self._bench.exported is not None
-        return self._bench.settings.component or self._bench.exported.graphs[0].component
+    def _component(self, made: ExportedSource) -> str:
+        return self._bench.settings.component or made.graphs[0].component
 
-    def _compared(self, candidate: Candidate) -> SourceDrift:
-        bench, given = self._bench, _comparable(candidate)
-        if given.model.digest == bench.original.digest and not candidate.target:
-            return SourceDrift(note=given.note)
-        assert bench.exported is not None
-        evidence = bench.exported.evidence
-        key = bench.keys.found("source", given.model.digest, given.interfaces, evidence.name, self._component)
-        request = result_job.Request(
-            given.model, bench.place, bench.original.model, given.interfaces, evidence, self._component
-        )
+    def _compared(self, candidate: Candidate, made: ExportedSource) -> SourceDrift:
+        """Returns how far a chain is from its source, up to the step that takes feeds of another kind."""
+        bench, component, note = self._bench, self._component(made), ""
+        model, interfaces, place = candidate.model, candidate.interfaces, recast_place(candidate.interfaces)
+        if place is not None and candidate.given is not None and candidate.recast is not None:
+            model, interfaces = candidate.given, interfaces[:place]
+            note = f"the model before {candidate.recast.pass_name}, because that pass changes inputs or outputs"
+        if model.digest == bench.original.digest and not candidate.target:
+            return SourceDrift(note=note)
+        key = bench.keys.found("source", model.digest, interfaces, made.evidence.name, component)
+        request = result_job.Request(model, bench.place, bench.original.model, interfaces, made.evidence, component)
         found = bench.runner.call(result_job.JOB, request, timeout_s=bench.settings.timeout_s, key=key).found
-        return replace(found, note=given.note) if given.note else found
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparable:
-    """The part of a chain that takes the same feeds as the source; ``note`` says where that is not the whole."""
-
-    model: Model
-    interfaces: tuple[Interface, ...]
-    note: str = ""
-
-
-def _comparable(candidate: Candidate) -> _Comparable:
-    """The model at the end of the chain, or the one before the step that takes feeds of another kind."""
-    place = recast_place(candidate.interfaces)
-    if place is None or candidate.given is None or candidate.recast is None:
-        return _Comparable(candidate.model, candidate.interfaces)
-    note = f"the model before {candidate.recast.pass_name}, because that pass changes inputs or outputs"
-    return _Comparable(candidate.given, candidate.interfaces[:place], note)
+        return replace(found, note=note) if note else found
 
 
 def _too_far(found: SourceDrift, budget: Budget, *, lossy: bool) -> Objection:

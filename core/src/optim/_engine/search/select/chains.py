@@ -1,25 +1,22 @@
-"""Chains of known steps: applied to another candidate, repeated from a lock, or with fewer steps.
+"""Chains of known steps: applied to another candidate, or with fewer steps.
 
 A shorter chain does without settings that change nothing, and without steps that have not shown their worth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.idle_settings import IdleSettings
-from optim._engine.search.rows import step_of
-from optim._engine.search.settings import Named
-from optim._engine.search.state import Application, Candidate, Measured, Step, StepStatus
-from optim._engine.search.workbench import Workbench
-from optim.errors import ExitStatus, OptimError
+from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.goal import FASTER
-from optim.jobs.wire import to_wire
-from optim.options import parse_options
 from optim.passes import Role
+
+if TYPE_CHECKING:
+    from optim._engine.search.workbench import Applied
 
 _OF_LOAD = (
     "undecided: other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
@@ -27,21 +24,27 @@ _OF_LOAD = (
 
 
 class Chains:
-    """Applies steps that were tried before, and tells what a chain could do without."""
+    """Applies steps that were tried before, and tells what a chain could do without.
 
-    def __init__(self, bench: Workbench, board: Board, time: Deadline) -> None:
-        self._bench = bench
+    Args:
+        try_step: tries one on a candidate, in so many seconds: :meth:`Workbench.try_step`.
+        idle: tells what changes nothing.
+    """
+
+    def __init__(
+        self, try_step: Callable[[Step, Candidate, float], Applied], board: Board, time: Deadline, idle: IdleSettings
+    ) -> None:
+        self._try_step = try_step
         self._board = board
         self._time = time
-        self._idle = IdleSettings(bench, time, of_winner=True)
+        self._idle = idle
 
     def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
         """Applies steps to ``on``, or to the original; None where one changes nothing or fails there."""
-        candidate = on or self._bench.original
+        candidate = on or self._board.original
         for step in steps:
-            offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
             attempt = self._board.open(step, candidate)
-            tried = self._bench.try_one(Application(candidate, offered, step.options), self._time.for_reapplying)
+            tried = self._try_step(step, candidate, self._time.for_reapplying)
             longer = self._board.applied(attempt, candidate, tried)
             if longer is None:
                 return None
@@ -50,8 +53,7 @@ class Chains:
 
     def was_asked_for(self, step: Step) -> bool:
         """Whether the user named this pass, or the target requires it."""
-        asked = self._bench.settings.named_options(step.pass_name) is not None
-        return asked or step.pass_name in self._bench.target.requires
+        return step.pass_name in self._board.required
 
     def only_makes_way(self, candidate: Candidate) -> bool:
         """Whether a chain does no more than make way for something that is not there; True for the user's original.
@@ -73,7 +75,7 @@ class Chains:
         """
         if candidate.target or any(map(self.was_asked_for, candidate.steps)):
             return False
-        reason = self._idle.reasons(self._bench.original, [candidate]).get(candidate.digest)
+        reason = self._idle.reasons(self._board.original, [candidate]).get(candidate.digest)
         attempt = self._board.find(candidate)
         if reason is not None and attempt is not None:
             attempt.settle(StepStatus.DROPPED, reason)
@@ -139,38 +141,3 @@ class Chains:
             return sets
         found = attempt.high if sets and attempt.high is not None else attempt.ratio
         return found >= attempt.parent_ratio * FASTER
-
-
-def repeat(bench: Workbench, board: Board, chain: Sequence[Named]) -> Candidate:
-    """Applies a known chain to the original, step by step: nothing is searched, each step is verified.
-
-    Args:
-        bench: of the run.
-        board: gets a row for each step.
-        chain: of a lock.
-
-    Raises:
-        OptimError[replay-failed]: a step fails, changes nothing, or is not right.
-        OptimError[unknown-pass]: a step's plugin is not installed.
-    """
-    candidate = bench.original
-    for named in chain:
-        offered = bench.registry.find_pass(named.name, bench.target)
-        options = to_wire(parse_options(offered.over_models, named.options or {}))
-        attempt = board.open(step_of(offered, options), candidate)
-        tried = bench.try_one(Application(candidate, offered, options), bench.settings.timeout_s)
-        longer, reason = board.applied(attempt, candidate, tried), Objection(attempt.reason)
-        if longer is not None and tried.answer is not None:
-            candidate = longer
-            reason = bench.budget.objection(tried.answer.comparisons, candidate.is_lossy)
-        if reason:
-            attempt.settle(StepStatus.FAILED, reason.text)
-            raise OptimError(
-                "replay-failed",
-                f"{named.name} does not repeat",
-                reason.text,
-                "run the search again, without the lock",
-                offered.plugin.release,
-                ExitStatus.NOT_HELD,
-            )
-    return candidate

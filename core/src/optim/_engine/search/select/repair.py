@@ -81,9 +81,10 @@ class Repairs:
     """Repairs candidates of one search.
 
     Args:
-        bench: of the run.
+        bench: tries and repairs them.
         board: gets a row for each that is tried.
         time: for repairs.
+        chains: applies the steps after a repaired one again.
         judge: returns the chain with a step if it holds: :meth:`Expander.judge`.
         note_repaired: told which step a repair began with, which it found, and the share of the gain that is lost.
 
@@ -96,16 +97,17 @@ class Repairs:
         bench: Workbench,
         board: Board,
         time: Deadline,
+        chains: Chains,
         judge: Callable[[Near], Candidate | None],
         note_repaired: Callable[[Step, Step, float], None],
     ) -> None:
         self._bench = bench
-        self._budget = bench.budget
+        self._budget = board.budget
         self._board = board
         self._time = time
         self._judge = judge
         self._note_repaired = note_repaired
-        self._chains = Chains(bench, board, time)
+        self._chains = chains
         self._repaired_as: dict[StepKey, dict[str, Any]] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Near] = {}
@@ -274,17 +276,16 @@ class Repairs:
         if place is None or before is None:
             return None
         step = candidate.steps[place]
-        offered = self._bench.registry.find_pass(step.pass_name, self._bench.target)
-        trial = Application(before, offered, step.options)
+        trial = self._bench.application(step, before)
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
-        kept, row = offered.over_models.kept, self._board.open(step, before)
+        kept, row = trial.offered.over_models.kept, self._board.open(step, before)
         within_s = seconds, self._time.most_for_repair(tried.seconds)
         repair = self._find(trial, tried, row, aim, within_s, f" {why}")
         if repair is None or not (repair.keep or repair.finer):
             return None
-        repaired = step_of(offered, _keeping(step, repair))
+        repaired = step_of(trial.offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
         self._board.open(repaired, before).notes = (f"{why} {repair.text(kept)}",)

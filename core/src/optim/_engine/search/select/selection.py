@@ -11,7 +11,7 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, worth_proving
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
-from optim._engine.search.measure.racing import comparable_original, lanes_at_once
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import (
     Hope,
@@ -25,7 +25,6 @@ from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Repairs
 from optim._engine.search.state import Candidate, Measured, unique
 from optim._engine.search.taste import DIFFER, FEW, SAME
-from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
 from optim.passes import Role
 
@@ -41,15 +40,23 @@ class Selection:
         clock: of the last races; its board says what held on all samples.
     """
 
-    def __init__(self, bench: Workbench, board: Board, time: Deadline, repairs: Repairs | None = None) -> None:
-        self._bench = bench
+    def __init__(
+        self,
+        races: Races,
+        board: Board,
+        time: Deadline,
+        chains: Chains,
+        source: SourceGate,
+        repairs: Repairs | None = None,
+    ) -> None:
+        self._races = races
         self._board = board
         self._time = time
+        self._chains = chains
+        self._source = source
         self._repairs = repairs
-        self.objective = bench.objective
-        self.clock = Clock(bench, board, time)
-        self._chains = Chains(bench, board, time)
-        self._source = SourceGate(bench, self._board)
+        self.objective = board.objective
+        self.clock = Clock(races, board, time)
         self._proven: dict[str, Measured] = {}
         self._judged: list[Candidate] = []
         self._of_load: Measured | None = None
@@ -61,15 +68,15 @@ class Selection:
         came next is measured, until something holds that nothing explored promises to beat.
         """
         finalists = [item.candidate for item in ranking if self._may_win(item)]
-        if self.objective.is_size and self._bench.target.timed:
+        if self.objective.is_size and self._board.target.timed:
             return self._smallest(finalists)
         if not finalists:  # what only a quick look knows
             finalists = [item.candidate for item in sorted(filter(self._may_win, self._board.held()), key=self._rank)]
         finalists = finalists[: self._time.lanes_at_the_end(FEW)]
         if not finalists:
             return None
-        if self._bench.target.timed and not self._time.may_prove:
-            self._bench.deadline.note(NOT_TIMED)
+        if self._board.target.timed and not self._time.may_prove:
+            self._time.note(NOT_TIMED)
             return None
         asked = self._chains.only_what_was_asked_for(finalists[0])
         shorter = self._chains.without_doubtful(finalists[0])
@@ -77,35 +84,32 @@ class Selection:
         beside = self._beside(finalists, ranking)
         finalists = unique([finalists[0], *asked, *beside, *plain, *finalists[1:], *shorter])
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
-        measured = self._timed(ranking, finalists) if self._bench.target.timed else self._first_right(finalists)
-        while (chosen := self._choose(measured)) is not None and self._is_for_speed:
+        measured = self._timed(ranking, finalists) if self._board.target.timed else self._first_right(finalists)
+        while (chosen := self._choose(measured)) is not None:
+            broken = self.objective.original_objection(self._board.original, self.clock.base)
+            if self.objective.basis is not Basis.CALLS or broken:  # it need not be faster than the original
+                break
             rest = self._chains.without_gains_of_load(chosen)
             if rest is None and not self._chains.changes_nothing(chosen.candidate):
                 break
             self._of_load = self._of_load or (chosen if rest is not None else None)
             measured = [item for item in measured if item.digest != chosen.digest]
             self._board.dismiss(chosen.candidate)
-            known = {self._bench.original.digest, *(one.digest for one in finalists)}
+            known = {self._board.original.digest, *(one.digest for one in finalists)}
             if rest is not None and rest.digest not in known and self._time.may_prove:
                 measured += self._prove([rest])
         return chosen
 
-    @property
-    def _is_for_speed(self) -> bool:
-        """Whether a result must be faster than the original; not where the original breaks a bound."""
-        broken = self.objective.original_objection(self._bench.original, self.clock.base)
-        return self.objective.basis is Basis.CALLS and not broken
-
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
-        whole = self.objective.figure(Measured(self._bench.original, 1.0), self.clock.base)
+        whole = self.objective.figure(Measured(self._board.original, 1.0), self.clock.base)
         if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
             return []
 
         def hope(candidate: Candidate) -> Hope:
             gain = math.log(whole / promised(candidate)) if 0 < promised(candidate) < math.inf else 0.0
-            return Hope(candidate, gain, chance_of(candidate, self._bench.budget))
+            return Hope(candidate, gain, chance_of(candidate, self._board.budget))
 
         others = unique(item.candidate for item in (*self._board.held(), *ranking) if self._may_win(item))
         right = [one for one in others if not self._board.is_wrong(one)]
@@ -119,18 +123,18 @@ class Selection:
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
         """Returns the smallest that is right on all samples, timed beside what came next where there is time for it."""
         ranked = [one for one in ranked if one.steps]
-        right = self._first_right(one for i, one in enumerate(ranked) if not i or self._bench.deadline.left > 0)
+        right = self._first_right(one for i, one in enumerate(ranked) if not i or self._time.left > 0)
         if not right:
             return None
         if not self._time.may_prove:
-            self._bench.deadline.note(SIZE_ALONE)
+            self._time.note(SIZE_ALONE)
             return self._choose(right)
         first = right[0].candidate
         simpler = (*self._chains.only_what_was_asked_for(first), *self._chains.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(FEW)]
         timed = self._timed([], [one for one in rivals if is_alike(one, first)])
         if all(item.digest != first.digest for item in timed):
-            self._bench.deadline.note(SIZE_ALONE)
+            self._time.note(SIZE_ALONE)
             timed = [*right, *timed]
         return self._choose(timed)
 
@@ -194,7 +198,7 @@ class Selection:
         Returns:
             The first that would be delivered with a larger budget, else the first; None where none of them runs.
         """
-        timed, found = self._bench.target.timed, []
+        timed, found = self._board.target.timed, []
         for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not timed):
                 found.append((Measured.of(candidate, result), result if timed else None))
@@ -219,7 +223,7 @@ class Selection:
         new = self._by_excess(item for item in self._board.held() if item.digest not in self._proven)
         if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
             alike = [item.candidate for item in new if is_alike(item.candidate, new[0].candidate)]
-            if self._bench.target.timed:
+            if self._board.target.timed:
                 found = self._by_excess([*found, *self._prove(alike[:FEW])])
             else:
                 found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
@@ -243,7 +247,7 @@ class Selection:
         steps = item.candidate.steps
         if self.objective.objection(item, self.clock.base):
             return False
-        if not self._bench.target.timed and self._bench.target.requires:
+        if not self._board.target.timed and self._board.target.requires:
             return bool(steps)
         if steps and all(step.role is not Role.IMPROVE and self._chains.was_asked_for(step) for step in steps):
             return True
@@ -258,16 +262,16 @@ class Selection:
         held = [item for item in self._proven.values() if not self._chains.only_makes_way(item.candidate)]
         while (best := self.objective.best_undecided(held)) is not None:
             if not self._chains.changes_nothing(best.candidate):
-                return self.objective.why_undecided(best, self._bench.deadline)
+                return self.objective.why_undecided(best, self._time)
             held.remove(best)
         best = self._of_load
         if best is None or self._chains.changes_nothing(best.candidate):
             return ""
-        return self.objective.why_undecided(best, self._bench.deadline)
+        return self.objective.why_undecided(best, self._time)
 
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
-        original = comparable_original(self._bench, item.candidate)  # figures are held against that
+        original = self._races.original_for(item.candidate)  # figures are held against that
         return self.objective.is_reached(item, self.clock.base, original)
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
@@ -287,7 +291,7 @@ class Selection:
                 waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
             if not waiting:
                 break
-            self._bench.say("the best failed: measuring the next one")
+            self._races.say("the best failed: measuring the next one")
             known |= {candidate.digest for candidate in waiting}
             measured += self._prove(waiting)
         return measured
@@ -321,7 +325,7 @@ class Selection:
         for candidate in sorted(broken, key=promised):
             if promised(candidate) >= best:
                 break
-            self._bench.say("the best is beyond the budget on all samples: repairing it")
+            self._races.say("the best is beyond the budget on all samples: repairing it")
             if (found := self._repair(candidate)) is not None:
                 return found
         return None
@@ -372,7 +376,7 @@ class Selection:
 
     def _room(self, finalists: Sequence[Candidate]) -> int:
         """How many more models may be open at once."""
-        there_are = min(lanes_at_once(self._bench), self._time.lanes_at_the_end(len(finalists) + FEW))
+        there_are = min(self._races.at_once, self._time.lanes_at_the_end(len(finalists) + FEW))
         return max(0, min(FEW, there_are - len(finalists)))
 
     def _first_right(self, candidates: Iterable[Candidate]) -> list[Measured]:

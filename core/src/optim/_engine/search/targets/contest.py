@@ -10,19 +10,87 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
+from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.front import beats
 from optim._engine.search.measure.efforts import first_look
-from optim._engine.search.measure.racing import Wanted, race_candidates
+from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.objective import Objective
+from optim._engine.search.plan import Plan
 from optim._engine.search.state import Candidate, Measured
-from optim._engine.search.targets.entrants import Entrant, TargetOutcome, TargetStatus
+from optim._engine.search.targets.entrants import Plans, TargetOutcome, TargetStatus, none_runs
 from optim._engine.search.taste import DIFFER, SAME
 from optim._engine.search.workbench import Workbench
+from optim.errors import OptimError
+
+_NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
 
 _NOT_TIMED = "the run ended before the original was timed on this target"
+
+
+@dataclass
+class Entrant:
+    """A target on which the original runs, and what became of its search.
+
+    Attributes:
+        bench: the run on this target.
+        plan: what is considered there.
+        drift: of the original there to the baseline's outputs.
+        objection: why that is more than rounding; candidates may hold all the same, within the budget.
+        beam: its search, of those that a contest began with.
+        promise: the best ratio to hope for after first looks, also of what does not hold yet.
+        ranking: what held, best first.
+        reason: why it had no more time, or was not proven.
+        failed: whether it cannot take part.
+    """
+
+    bench: Workbench
+    plan: Plan
+    drift: Drift = NO_DRIFT
+    objection: str = ""
+    beam: Beam = field(init=False)
+    promise: float = math.inf
+    ranking: list[Measured] = field(default_factory=list)
+    reason: str = ""
+    failed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its target."""
+        return self.bench.target.name
+
+    def fail(self, reason: str) -> None:
+        """It cannot take part."""
+        self.failed, self.reason, self.ranking = True, reason, []
+
+    def leave(self) -> None:
+        """There is no time to look at more of it than the original there."""
+        self.beam.leave()
+        self.reason, self.ranking = _NOT_LOOKED_AT, [self.beam.start] if not self.objection else []
+
+    def row(self, *, delivered: bool) -> TargetOutcome:
+        """The outcome on this target, for the report."""
+        status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
+        start = self.beam.start
+        right = [] if self.failed or self.objection else [start]
+        proven = [point for point in self.beam.board.found if point.proven and point.within]
+        ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
+        return TargetOutcome(
+            self.name,
+            TargetStatus.DELIVERED if delivered else status,
+            self.objection if delivered else self.reason or self.objection,
+            self.bench.target,
+            is_baseline=not self.bench.original.target,
+            ratio=None if self.failed else start.ratio,
+            interval=start.timing.interval if start.timing is not None else None,
+            drift=self.drift,
+            best_ratio=min(ratios, default=None),
+            versions=self.bench.prepared.versions,
+            requirements=self.bench.prepared.requirements,
+        )
 
 
 class Contest:
@@ -43,14 +111,15 @@ class Contest:
             one.beam = Beam(one.bench, one.plan)
 
     def time_originals(self) -> None:
-        """Time the original on each."""
+        """Time the original on each beside the baseline, in a few rounds; on the baseline its ratio is 1."""
         for one in self.entrants:
-            self._time_original(one)
+            if one.bench.original.target:
+                self._time_original(one)
 
     def recalled(self) -> tuple[Entrant, list[Measured]] | None:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
         names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
-        found = [(one, items) for one in there if (items := one.beam.recall.run(names))]
+        found = [(one, items) for one in there if (items := one.beam.recalled(names))]
         return min(found, key=lambda pair: pair[0].beam.rank.figure(pair[1][0]), default=None)
 
     def end_with(self, winner: Entrant) -> None:
@@ -134,12 +203,9 @@ class Contest:
         return one.beam.rank.figure(best)
 
     def _time_original(self, one: Entrant) -> None:
-        """Time the original there beside the baseline, in a few rounds; on the baseline its ratio is 1."""
-        if not one.bench.original.target:
-            return
         one.bench.say("timing the original against the baseline")
         effort = first_look(one.beam.time)
-        base, (result,) = race_candidates(one.bench, [one.bench.original], effort, Wanted("original on a target"))
+        base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
         if result.ratio is None:
             one.fail(result.failure or _NOT_TIMED)
             return
@@ -161,3 +227,38 @@ class Contest:
         """What may be delivered, best first: the original there only where it is right."""
         found = [item for item in items if item.candidate.steps or not one.objection]
         return one.beam.rank.of(found)
+
+
+def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]) -> list[Entrant]:
+    """The targets on which the original runs; others are noted in ``failed``.
+
+    Args:
+        base: prepared, on the baseline.
+        chosen: the targets.
+        plans: what is considered on each.
+        failed: why those that were tried before do not run it.
+
+    Raises:
+        OptimError[no-target-runs]: none of them runs it.
+    """
+    budget = base.settings.budget(base.prepared.tolerance)
+    found = []
+    for target in chosen.targets:
+        if target.name in failed or target.name not in plans.by_target:
+            continue
+        plan = plans.by_target[target.name]
+        if target.name == base.target.name:
+            found.append(Entrant(base, plan))
+            continue
+        try:
+            answer = base.arrive(target)
+        except OptimError as error:
+            failed[target.name] = error
+            continue
+        objection = budget.objection(answer.comparisons, lossy=not target.exact).text
+        bench = base.on(target, answer.versions, answer.requirements)
+        found.append(Entrant(bench, plan, worst_drift(answer.comparisons), objection))
+    if not found:
+        raise none_runs(failed, chosen)
+    base.speak_for(base.target.name)
+    return found
