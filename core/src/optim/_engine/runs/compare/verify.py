@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.compare.declared import hidden_differences
 from optim._engine.feeds.unread_rows import unread_rows
-from optim._engine.gate.budget import Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import require_target
@@ -57,7 +57,7 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     budget = asked.budget(bench.prepared.tolerance)
     if elsewhere is not None:
         bench = bench.on(elsewhere, {})
-    result = check_candidate(bench, candidate, batched=False)
+    result = check_candidate(bench, candidate)
     is_the_same = elsewhere is None and candidate.model.digest == bench.original.digest
     if result.ready is None:
         raise OptimError(
@@ -84,6 +84,8 @@ def _verification(
     if is_the_same:  # one file: no samples are needed to tell
         comparisons = tuple(replace(one, unjudged="") for one in comparisons)
     objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
+    objection = objection or Objection(budget.unseen_objection(ready.unseen, lossy=True))
+    is_equal = is_rounding(comparisons) and not budget.unseen_objection(ready.unseen, lossy=False)
     drift, prepared = worst_drift(comparisons), bench.prepared
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
@@ -92,7 +94,7 @@ def _verification(
         reason=objection.text or unjudged,
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
-        lossless=is_rounding(comparisons) and not unjudged,
+        lossless=is_equal and not unjudged,
         drift=drift_report(drift, worst_question(comparisons)),
         outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
