@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from onnx import TensorProto, helper
 
 from optim._engine.compare.batching import batch_drift
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import BatchDrift
+from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim.arrays import Array
 from optim.model import SessionConfig, TensorInfo
 from optim.onnx.backend import OnnxRuntimeSession
@@ -100,11 +102,17 @@ def test_the_limit_is_held_and_names_what_moves() -> None:
     assert not Budget(0.05, 1e-4).batch_objection(BatchDrift(0.5, 0.5, 4, 8))
 
 
-def test_a_chain_without_a_lossy_pass_moves_no_sample_that_the_original_does_not_move():
-    budget, original = Budget(0.05, 1e-4), BatchDrift(0.2, 0.0, 4, 8)
-    assert not budget.mixing_objection(BatchDrift(0.205, 0.009, 4, 8), original)
-    assert "moves by 0.3 in a batch" in budget.mixing_objection(BatchDrift(0.3, 0.0, 4, 8), original)
-    assert "by 0.05 with padding, and that of the original by 0" in budget.mixing_objection(
-        BatchDrift(0.2, 0.05, 4, 8), original
-    )
-    assert not budget.mixing_objection(BatchDrift(0.3, None, 4, 0), BatchDrift(None, None))
+@pytest.mark.parametrize("lossy", [True, False])
+def test_an_unseen_sample_refuses_what_drifts_far_beyond_the_limit(lossy: bool) -> None:
+    def objection(**found: object) -> str:
+        one = OutputComparison("y", "float32", (1, 4), sample="with 8 masked positions behind it")
+        return Budget(0.05, 1e-4).unseen_objection([replace(one, **found)], lossy)
+
+    far = 0.11 if lossy else 0.011
+    assert not objection(relative_error=0.9 * far, rounding_excess=90.0)
+    refused = objection(relative_error=far, rounding_excess=110.0)
+    assert f"drift {far:.3g} at output 'y' with 8 masked positions behind it" in refused
+    assert ("twice the budget (0.1)" if lossy else "what rounding explains (0.01)") in refused
+    assert "3 elements became NaN" in objection(problem="3 elements became NaN")
+    changed = objection(mismatched=0.5, relative_error=0.5, rounding_excess=math.inf)
+    assert bool(changed) is not lossy

@@ -8,6 +8,7 @@ from gate.wrong import (  # noqa: F401 - importing a file registers its generato
     ignored,
     moved,
     nonfinite,
+    other_sizes,
     scales,
     sentinels,
     structure,

@@ -59,15 +59,12 @@ def _batched(
 ) -> tuple[BatchDrift, str]:
     """Each row of a batch against the same sample alone."""
     rows = row_inputs(infos.values())
-    alike = _alike(samples, rows)
+    alike = samples_alike(samples, rows)
     if not rows:
         return found, "batched: the model has no dynamic first dimension that its inputs share"
     if len(alike) < 2:
         return found, "batched: no two samples have the same shapes: give such in --data"
-    together = {
-        name: np.concatenate([one[name] for one in alike]) if name in rows else array
-        for name, array in alike[0].items()
-    }
+    together = in_a_batch(alike, rows)
     whole = together[rows[0]].shape[0]
     answer, start, drifts = session.run(together), 0, []
     for one in alike:
@@ -88,23 +85,17 @@ def _padded(
     variations: Mapping[str, Variation],
 ) -> tuple[BatchDrift, str]:
     """A sample against the same with masked positions behind it."""
-    mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
-    length = mask.shape[1] if mask is not None and mask.shape else None
-    axes = {name: _axes(info, length) for name, info in infos.items()} if isinstance(length, str) else {}
-    if mask is None or sum(map(bool, axes.values())) < 2 or not samples:
+    longer, more = with_padding(samples[0], infos) if samples else ({}, 0)
+    if not more:
         return found, "padded: the model takes no mask of the positions of another input"
-    one = samples[0]
-    size = one[mask.name].shape[1]
-    more = max(1, size // 2)
-    longer = {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}
-    alone, answer = session.run(one), session.run(longer)
-    shown = {name: _cut(array, alone[name].shape) for name, array in answer.items()}
+    alone, answer = session.run(samples[0]), session.run(longer)
+    shown = {name: cut(array, alone[name].shape) for name, array in answer.items()}
     drifts = _drifts(alone, shown, variations)
     return BatchDrift(found.batched, max(drifts), found.rows, more), ""
 
 
-def _alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:
-    """The first samples that have the shapes of one before them, and what is no row alike."""
+def samples_alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:
+    """Returns the first samples that have the same shapes, and the same values where an input has no rows."""
     groups: dict[object, list[Feeds]] = {}
     for one in samples:
         same = {name: array.tobytes() for name, array in one.items() if name not in rows}
@@ -113,17 +104,36 @@ def _alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:
     return max(groups.values(), key=len, default=[])[:_MOST_ROWS]
 
 
+def in_a_batch(alike: Sequence[Feeds], rows: Sequence[str]) -> Feeds:
+    """Returns samples as one, the rows of each behind those of the one before."""
+    return {
+        name: np.concatenate([one[name] for one in alike]) if name in rows else array
+        for name, array in alike[0].items()
+    }
+
+
+def with_padding(one: Feeds, infos: Mapping[str, TensorInfo]) -> tuple[Feeds, int]:
+    """Returns a sample with masked positions behind it, and their number: 0 without a mask of another input."""
+    mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
+    length = mask.shape[1] if mask is not None and mask.shape else None
+    axes = {name: _axes(info, length) for name, info in infos.items()} if isinstance(length, str) else {}
+    if mask is None or mask.name not in one or sum(map(bool, axes.values())) < 2:
+        return one, 0
+    more = max(1, one[mask.name].shape[1] // 2)
+    return {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}, more
+
+
+def cut(array: Array, shape: tuple[int, ...]) -> Array:
+    """Returns the part of an array that stands where a smaller one has its own."""
+    return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
+
+
 def _axes(info: TensorInfo, name: str) -> tuple[int, ...]:
     return tuple(axis for axis, size in enumerate(info.shape or ()) if size == name)
 
 
 def _with_zeros(array: Array, axes: Sequence[int], more: int) -> Array:
     return np.pad(array, [(0, more if axis in axes else 0) for axis in range(array.ndim)])
-
-
-def _cut(array: Array, shape: tuple[int, ...]) -> Array:
-    """The part of an array that stands where a smaller one has its own."""
-    return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
 
 
 def _drifts(alone: Outputs, other: Outputs, variations: Mapping[str, Variation]) -> list[float]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from optim._engine.compare.batching import batch_drift
 from optim._engine.compare.place import Place, Reference, compare_session, mapped_feeds
 from optim._engine.compare.recast import compare_raw, compare_variants, raw_samples, recast_place
+from optim._engine.compare.unseen import compare_unseen
 from optim._engine.gate.drift import BatchDrift, OutputComparison, worst_drift
 from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Feeds
@@ -88,6 +89,12 @@ class Comparison:
         inputs = [info for info in model.inputs if info.name not in adapters]
         is_renamed = any(interface.outputs for interface in self.interfaces)  # a name may mean something else then
         return batch_drift(session, inputs, samples, {} if is_renamed else self.reference.variations())
+
+    def judge_unseen(self, session: Session, model: Model) -> tuple[OutputComparison, ...]:
+        """Compare with the original in sizes that no given sample has; raw samples are not looked at."""
+        if recast_place(self.interfaces) is not None:
+            return ()
+        return tuple(compare_unseen(session, model, self.reference, self.interfaces))
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""

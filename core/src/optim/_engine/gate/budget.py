@@ -12,6 +12,9 @@ from optim._engine.gate.max_loss import MaxLoss, TaskFigure, loss_objection
 _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
 
+_MADE_UP = 2.0
+"""Budgets of drift that a lossy chain has on samples made from those given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Objection:
@@ -105,22 +108,21 @@ class Budget:
         how = "in a batch" if (batch.batched or 0.0) >= (batch.padded or 0.0) else "with padding"
         return f"a sample's answer moves by {batch.worst:.3g} {how}, beyond --max-batch-drift {self.batch_invariant:g}"
 
-    def mixing_objection(self, batch: BatchDrift | None, original: BatchDrift | None) -> str:
-        """Returns why a chain without a lossy pass mixes samples, or padding, that the original keeps apart; or empty.
+    def unseen_objection(self, unseen: Iterable[OutputComparison], lossy: bool) -> str:
+        """Returns why a model is wrong in sizes that no given sample has; empty if it is not.
 
-        A pass that drops a mask, or mixes the rows of a batch, shows in no other comparison if no sample is padded, or
-        if each has one row.
+        A lossy chain may change whole numbers there: the budget is for samples of the user's.
         """
         from optim._engine.gate.outputs import CAP
 
-        if batch is None or original is None:
-            return ""
-        for how, now, before in (
-            ("in a batch", batch.batched, original.batched),
-            ("with padding", batch.padded, original.padded),
-        ):
-            if now is not None and before is not None and now > before + CAP:
-                return f"a sample's answer moves by {now:.3g} {how}, and that of the original by {before:.3g}"
+        most = max(CAP, _MADE_UP * self.limit(lossy)) if lossy and self.max_drift is not None else CAP
+        for one in unseen:
+            where = f"output '{one.name}' " if one.name else ""
+            if one.problem:
+                return f"{where}{one.sample}, a sample that optim made from yours: {one.problem}"
+            if not (one.relative_error <= most or one.is_rounding or (lossy and one.mismatched is not None)):
+                far = f"drift {one.relative_error:.3g} at {where}{one.sample}, a sample that optim made from yours, is"
+                return f"{far} beyond {'twice the budget' if most > CAP else 'what rounding explains'} ({most:.3g})"
         return ""
 
     def objection(

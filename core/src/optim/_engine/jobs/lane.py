@@ -47,7 +47,7 @@ class Request:
         timed: samples to time; none where the target cannot be timed.
         measure_task: whether the task metric is measured, on all its samples.
         clock: of the goal, which has its turn in each round too; None where the goal has none of its own.
-        batched: whether it is looked at how far answers move in a batch and with padding.
+        batched: whether it is looked at how far answers move in a batch and with padding, and what unseen samples show.
     """
 
     model: Model
@@ -91,6 +91,7 @@ def run(request: Request, channel: Channel) -> Answer:
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
         batch = comparison.batch_drift(session, request.model) if request.batched else None
+        unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
         ready = Ready(
             judged.comparisons,
             peak,
@@ -100,6 +101,7 @@ def run(request: Request, channel: Channel) -> Answer:
             start,
             batch,
             tuple(session.kernels()),
+            unseen,
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
         told = session.processor_s()

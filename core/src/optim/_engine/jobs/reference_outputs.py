@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.backends.held import HeldBackend
-from optim._engine.compare.place import Place, chosen, spread_of
+from optim._engine.compare.place import Place, Reference, chosen, spread_of
+from optim._engine.compare.unseen import write_unseen
 from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.gate.outputs import elements
 from optim.arrays import Feeds, Outputs
@@ -66,9 +68,9 @@ def write_reference(
         The samples, and the mean duration of a run on the target, in seconds.
     """
     if not backend.has_reference:
-        return _write_outputs(session, feeds, wanted, channel)
+        return _write_outputs(session, model, feeds, wanted, channel)
     with backend.open_reference(model, place.target) as trusted:
-        compared, _ = _write_outputs(trusted, feeds, replace(wanted, known=()), channel)
+        compared, _ = _write_outputs(trusted, model, feeds, replace(wanted, known=()), channel)
     arrays = feeds.sample(compared[0])
     with doing(feeds.name_of(compared[0])):
         started = time.perf_counter()
@@ -77,7 +79,7 @@ def write_reference(
 
 
 def _write_outputs(
-    session: Session, feeds: FeedSet, wanted: WantedOutputs, channel: Channel
+    session: Session, model: Model, feeds: FeedSet, wanted: WantedOutputs, channel: Channel
 ) -> tuple[tuple[int, ...], float]:
     began = said = time.perf_counter()
     total, done, compared = 0.0, 0, wanted.samples
@@ -96,7 +98,11 @@ def _write_outputs(
                 said = time.perf_counter()
                 channel.event("progress", text=f"running the original on sample {done} of {len(compared)}")
         writer.finish("the original's outputs", ())
-    return compared, total / max(1, len(compared))
+    run_s, left_s = total / max(1, len(compared)), math.inf
+    if wanted.within_s is not None:
+        left_s = wanted.within_s - (time.perf_counter() - began)
+    write_unseen(session, Reference(feeds.folder, wanted.folder, model, compared), run_s, left_s)
+    return compared, run_s
 
 
 def run_once(session: Session, feeds: Feeds) -> Ran:

@@ -80,6 +80,7 @@ class Ready:
         start: how it began; other models may have been opened beside it.
         batch: how far its answers move in a batch and with padding, where that was asked for.
         kernels: that compute it, where the runtime tells.
+        unseen: comparisons on samples of other sizes than those given, made with :attr:`batch`.
     """
 
     comparisons: tuple[OutputComparison, ...]
@@ -90,6 +91,7 @@ class Ready:
     start: StartUp | None = None
     batch: BatchDrift | None = None
     kernels: tuple[KernelCount, ...] = ()
+    unseen: tuple[OutputComparison, ...] = ()
 
 
 def warm_up_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optim._engine.compare.declared import hidden_differences
 from optim._engine.feeds.unread_rows import unread_rows
-from optim._engine.gate.budget import Budget
+from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.start_up import Ready
@@ -39,7 +39,7 @@ def verify_models(
     asked.require_sound()
     with workbench_for(reference, conditions, asked, [other]) as (bench, _):
         candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
-        result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate, batched=False)
+        result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
         if result.ready is None:
             raise OptimError(
                 "other-failed",
@@ -67,6 +67,8 @@ def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_sa
     if is_the_same:  # one file: no samples are needed to tell
         comparisons = tuple(replace(one, unjudged="") for one in comparisons)
     objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
+    objection = objection or Objection(budget.unseen_objection(ready.unseen, lossy=True))
+    is_equal = is_rounding(comparisons) and not budget.unseen_objection(ready.unseen, lossy=False)
     drift = worst_drift(comparisons)
     figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
     return Verification(
@@ -75,7 +77,7 @@ def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_sa
         reason=objection.text or unjudged,
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
-        lossless=is_rounding(comparisons) and not unjudged,
+        lossless=is_equal and not unjudged,
         drift=drift_report(drift, worst_question(comparisons)),
         outputs=tuple(map(OutputReport.of, comparisons)),
         feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),

@@ -231,10 +231,10 @@ class Clock:
             if objection:
                 score.broken = candidate.compared(result.ready)
             else:
-                objection = Objection(self.board.budget.batch_objection(result.ready.batch))
-            if not objection and not lossy and self.base is not None and self.base.ready is not None:
-                original = self.base.ready.batch
-                objection = Objection(self.board.budget.mixing_objection(result.ready.batch, original))
+                ready, budget = result.ready, self.board.budget
+                objection = Objection(
+                    budget.batch_objection(ready.batch) or budget.unseen_objection(ready.unseen, lossy)
+                )
         if not objection and result.throughput is not None:
             objection = Objection(result.throughput.objection)
         if objection:

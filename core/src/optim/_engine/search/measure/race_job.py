@@ -56,9 +56,11 @@ class Admission:
 
     def __call__(self, place: int, ready: Ready) -> bool:
         """Whether a candidate may race, by its place and what it said before."""
-        budget = self.budget
+        budget, lossy = self.budget, self.lossy[place]
         return not (
-            budget.objection(ready.comparisons, self.lossy[place], ready.task) or budget.batch_objection(ready.batch)
+            budget.objection(ready.comparisons, lossy, ready.task)
+            or budget.batch_objection(ready.batch)
+            or budget.unseen_objection(ready.unseen, lossy)
         )
 
 

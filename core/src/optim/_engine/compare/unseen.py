@@ -1,0 +1,261 @@
+"""Sizes that no given sample has: more rows, masked positions, twice the length, a past.
+
+A model that ignores its mask, mixes the rows of a batch, or is wrong beyond the longest sample shows that on no sample
+without these. So such samples are made from those given. The original's outputs on them are kept beside its others, and
+a result is compared with them. The values are those of given samples, so an honest lossy result drifts about as far on
+them. A sample that the original does not run on is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from optim._engine.compare.batching import cut, in_a_batch, samples_alike, with_padding
+from optim._engine.compare.place import Reference, mapped_outputs
+from optim._engine.feeds.feedset import FeedSet, FeedWriter
+from optim._engine.gate.drift import OutputComparison
+from optim._engine.gate.outputs import compare_sample, elements
+from optim._engine.gate.variation import Variation
+from optim.arrays import Array, Feeds, Outputs
+from optim.backend import Session
+from optim.decoders.conventions import carried_by_name, why_not_taken
+from optim.errors import describe_exception, some_of
+from optim.jobs.doing import doing
+from optim.model import Model, TensorInfo, row_inputs
+from optim.passes import Interface
+
+_LOOKED_AT = 8
+"""Samples that others are made from."""
+
+_RUNS = 12
+"""Runs of a sample that take as long as those of all that are made: four in a batch, others twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenSample:
+    """A sample made from those given.
+
+    Attributes:
+        how: it differs from them, for a message.
+        alone: the sample that padding was put behind; what the outputs have beyond its own is not compared.
+    """
+
+    how: str
+    feeds: Feeds
+    alone: int | None = None
+
+
+def unseen_outputs(outputs: Path) -> Path:
+    """Returns the folder of the original's outputs on unseen samples, beside those on given ones."""
+    return outputs.with_name("unseen")
+
+
+def write_unseen(session: Session, reference: Reference, run_s: float, left_s: float) -> None:
+    """Keep the original's outputs on unseen samples, if there is time for them.
+
+    Args:
+        session: of the original.
+        reference: with its outputs on the given samples.
+        run_s: duration of a run on one of these.
+        left_s: time that is left.
+    """
+    if run_s * _RUNS > left_s:
+        return
+    with FeedWriter(unseen_outputs(reference.outputs)) as writer:
+        for one in unseen_samples(reference):
+            with doing(f"a sample made from those given, {one.how}"):
+                writer.add(_run(session, one.feeds)[0])
+        writer.finish("the original's outputs on unseen samples", ())
+
+
+def compare_unseen(
+    session: Session, model: Model, reference: Reference, interfaces: Sequence[Interface]
+) -> list[OutputComparison]:
+    """Compare a result with the original on unseen samples, one comparison for each output and sample.
+
+    Nothing is compared if a pass changed what goes in, or on a sample of a size that the result says not to take.
+    """
+    folder, found = unseen_outputs(reference.outputs), list[OutputComparison]()
+    if not folder.is_dir() or any(interface.feeds for interface in interfaces):
+        return found
+    kept = FeedSet.open(folder)
+    for index, sample in enumerate(unseen_samples(reference)):
+        expected = kept.sample(index)
+        if not expected or not _takes(model.inputs, sample.feeds):
+            continue
+        got, reason = _run(session, sample.feeds)
+        if reason:
+            compared = [OutputComparison("", "", (), problem=f"the original runs, and it does not: {reason}")]
+        else:
+            compared = _compare(expected, mapped_outputs(got, interfaces), sample, reference)
+        found += [replace(one, sample=sample.how) for one in compared]
+    return found
+
+
+def _compare(expected: Outputs, got: Outputs, sample: UnseenSample, reference: Reference) -> list[OutputComparison]:
+    """Compare outputs on one sample, but those that given samples do not judge, and those of a size that values decide.
+
+    A detector that finds one box more is right: no input has the name of that size.
+    """
+    if sample.alone is not None:
+        shapes = {name: array.shape for name, array in reference.expected(sample.alone).items()}
+        expected, got = _cut_to(expected, shapes), _cut_to(got, shapes)
+    original = reference.original
+    sizes = {size for info in original.inputs for size in info.shape or ()}
+    free = {
+        info.name: [size is None or (isinstance(size, str) and size not in sizes) for size in info.shape or ()]
+        for info in original.outputs
+    }
+
+    def is_chosen(name: str) -> bool:
+        new = got[name].shape if name in got else ()
+        pairs = zip(expected[name].shape, new, free.get(name, ()), strict=False)
+        return any(is_free and was != now for was, now, is_free in pairs)
+
+    judged = {
+        name: _in_shape(one, expected[name].shape)
+        for name, one in reference.variations().items()
+        if name in expected and not one.unjudged and not is_chosen(name)
+    }
+    return compare_sample(
+        {name: expected[name] for name in judged}, got, sample.feeds, original.inputs, original.outputs, judged
+    )
+
+
+def unseen_samples(reference: Reference) -> list[UnseenSample]:
+    """Returns what can be made from the given samples; the same ones each time."""
+    feeds, original = reference.feed_set(), reference.original
+    adapters = {one.info.name for one in original.adapters}
+    infos = {info.name: info for info in original.inputs if info.name not in adapters}
+    given = {index: feeds.sample(index) for index in reference.compared[:_LOOKED_AT]}
+    found: list[UnseenSample] = []
+    for make in (_batched, _padded, _longer, partial(_behind_a_past, reference)):
+        with suppress(LookupError, TypeError, ValueError):  # inputs that are left out, texts, arrays that do not fit
+            found += make(given, infos)
+    return [one for one in found if not why_not_taken(one.feeds)]
+
+
+def _batched(given: Mapping[int, Feeds], infos: Mapping[str, TensorInfo]) -> Iterator[UnseenSample]:
+    """Several samples of one shape in a batch, or one several times."""
+    rows = row_inputs(infos.values())
+    if rows and given:
+        alike = samples_alike(list(given.values()), rows)
+        together = in_a_batch(alike if len(alike) > 1 else 2 * alike, rows)
+        yield UnseenSample(f"in a batch of {len(together[rows[0]])} rows", together)
+
+
+def _padded(given: Mapping[int, Feeds], infos: Mapping[str, TensorInfo]) -> Iterator[UnseenSample]:
+    """A sample with masked positions behind it, if none has masked positions already."""
+    if given and all(map(_shows_all, given.values())):
+        index, one = next(iter(given.items()))
+        padded, more = with_padding(one, infos)
+        if more:
+            yield UnseenSample(f"with {more} masked positions behind it", padded, index)
+
+
+def _longer(given: Mapping[int, Feeds], infos: Mapping[str, TensorInfo]) -> Iterator[UnseenSample]:
+    """The largest sample twice, along every open dimension but that of rows."""
+    rows = {info.shape[0] for info in infos.values() if info.shape} - {None}
+    axes = {
+        name: [
+            axis
+            for axis, size in enumerate(info.shape or ())
+            if axis and not isinstance(size, int) and size not in rows
+        ]
+        for name, info in infos.items()
+    }
+    whole = [one for one in given.values() if _shows_all(one)]
+    if whole and any(axes.values()):
+        largest = max(whole, key=lambda one: sum(array.size for array in one.values()))
+        twice = {name: _doubled(array, axes.get(name, ())) for name, array in largest.items()}
+        sizes = {
+            f"{(info.shape or ())[axis] or f'{name}[{axis}]'} {twice[name].shape[axis]}"
+            for name, info in infos.items()
+            for axis in axes[name]
+            if name in twice
+        }
+        yield UnseenSample(f"with {some_of(sorted(sizes), 3)}", twice)
+
+
+def _behind_a_past(
+    reference: Reference, given: Mapping[int, Feeds], infos: Mapping[str, TensorInfo]
+) -> Iterator[UnseenSample]:
+    """A sample behind itself, if no sample has a past: the keys and values are those that the original gives for it."""
+    takers = carried_by_name(infos, [info.name for info in reference.original.outputs])
+    is_first = all(not one[taker].size for one in given.values() for taker in takers.values())
+    index = next((index for index, one in given.items() if _shows_all(one)), None)
+    if not takers or not is_first or index is None:
+        return
+    first, outputs = given[index], reference.expected(index)
+    past = {taker: outputs[giver] for giver, taker in takers.items()}
+    taker = next(iter(past))
+    length = past[taker].shape[first[taker].shape.index(0)]
+    tokens = {size for info in infos.values() if not _is_mask(info.name) for size in info.shape or ()}
+    moved = {
+        name: array + np.array(length, array.dtype)
+        for name, array in first.items()
+        if "position" in name.lower() and array.dtype.kind == "i"
+    }
+    grown = {
+        name: np.concatenate([array, array], axis=1)
+        for name, array in first.items()
+        if _is_mask(name) and array.ndim == 2 and (infos[name].shape or (0, 0))[1] not in tokens
+    }
+    yield UnseenSample(f"behind a past of {length}", {**first, **past, **moved, **grown})
+
+
+def _is_mask(name: str) -> bool:
+    return "mask" in name.lower()
+
+
+def _shows_all(one: Feeds) -> bool:
+    """Whether no mask hides anything: padding in the middle would be no padding."""
+    return all(bool(np.asarray(array).all()) for name, array in one.items() if _is_mask(name))
+
+
+def _doubled(array: Array, axes: Sequence[int]) -> Array:
+    for axis in axes:
+        array = np.concatenate([array, array], axis=axis)
+    return array
+
+
+def _takes(inputs: Sequence[TensorInfo], feeds: Feeds) -> bool:
+    """Whether the sizes that a model declares are those of a sample."""
+    return all(
+        not isinstance(size, int) or size == have
+        for info in inputs
+        if info.name in feeds
+        for size, have in zip(info.shape or (), feeds[info.name].shape, strict=False)
+    )
+
+
+def _run(session: Session, feeds: Feeds) -> tuple[Outputs, str]:
+    """The outputs, or why there are none."""
+    try:
+        return elements(session.run(feeds)), ""
+    except Exception as error:  # a model may refuse what it was never run on
+        return {}, describe_exception(error)
+
+
+def _in_shape(variation: Variation, shape: tuple[int, ...]) -> Variation:
+    """How an output varies, without what is known of slices of an axis that has another size now."""
+
+    def fits(axis: int, size: int) -> bool:
+        return axis < 0 or (axis < len(shape) and size in (1, shape[axis]))
+
+    return replace(
+        variation,
+        slices={axis: table for axis, table in variation.slices.items() if fits(axis, table.shape[1])},
+        rounding={axis: errors for axis, errors in variation.rounding.items() if fits(axis, len(errors))},
+        whole={axis: found for axis, found in variation.whole.items() if fits(axis, len(found))},
+    )
+
+
+def _cut_to(outputs: Outputs, shapes: Mapping[str, tuple[int, ...]]) -> Outputs:
+    return {name: cut(array, shapes[name]) if name in shapes else array for name, array in outputs.items()}
