@@ -19,8 +19,7 @@ from optim._engine.sources.naming import fetched, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark
-    from optim._engine.runs.compare.grid_answer import GridBenchmark
+    from optim._engine.reports.answers import Benchmark, GridBenchmark
 
 _MOST_POINTS = 100
 """Most points of a grid. Each takes seconds to prepare and to time, so more is a mistake in the command."""
@@ -80,7 +79,7 @@ def bench(
     generates = generate is not None
     paths = [_path_of(fspath(model), say or quiet, generates=generates) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
-    from optim._engine.runs.compare.programs import is_program, require_programs
+    from optim._engine.runs.compare.bench import is_program, require_programs
 
     require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
@@ -96,7 +95,7 @@ def bench(
 
 def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:
     """Where a model lies; where answers are timed, a folder of onnxruntime-genai is no graph, whatever else it has."""
-    from optim._engine.runs.compare.programs import is_program
+    from optim._engine.runs.compare.bench import is_program
 
     return Path(model) if generates and is_program(Path(model)) else fetched(model, say)
 
@@ -141,7 +140,7 @@ def bench_grid(
     paths = [fetched(fspath(model), said) for model in named]
     points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
     _require_sound(paths, len(points))
-    from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
+    from optim._engine.reports.answers import GridBenchmark, GridPoint
 
     found = []
     for number, sizes in enumerate(points, 1):
