@@ -80,9 +80,9 @@ PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
     ),
     "XnnpackExecutionProvider": frozenset({"intra_op_num_threads"}),
 }
-"""Options of the providers of ``ep:NAME`` and of the CPU. Others of them name files (``profiling_file_path``: a bare name
-lies in the working folder), load libraries (``backend_path``) or are addresses in memory (``gpu_external_alloc``). Of
-another provider those are taken that an installed plugin's target calls harmless."""
+"""Options of the CPU and of the providers of ``ep:NAME``. Others name files (``profiling_file_path``: a bare name is in
+the working folder), load libraries (``backend_path``) or are addresses in memory (``gpu_external_alloc``). Of another
+provider those are taken that an installed plugin's target calls harmless."""
 
 _SEPARATORS = ("/", "\\")
 
