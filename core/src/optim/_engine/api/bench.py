@@ -79,7 +79,7 @@ def bench(
     generates = generate is not None
     paths = [_path_of(fspath(model), say or quiet, generates=generates) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
-    from optim._engine.runs.compare.bench import is_program, require_programs
+    from optim._engine.runs.compare.programs import is_program, require_programs
 
     require_programs(paths, generate=generates)
     graphs = [path for path in paths if not is_program(path)]
@@ -95,7 +95,7 @@ def bench(
 
 def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:
     """Where a model lies; where answers are timed, a folder of onnxruntime-genai is no graph, whatever else it has."""
-    from optim._engine.runs.compare.bench import is_program
+    from optim._engine.runs.compare.programs import is_program
 
     return Path(model) if generates and is_program(Path(model)) else fetched(model, say)
 
