@@ -28,8 +28,8 @@ import numpy as np
 import onnxruntime
 
 import optim
-from optim.adapters import AdaptedSession
 from optim.onnx import describe_model, open_session
+from optim_plugins.adapted import AdaptedSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from samples import drift
@@ -63,7 +63,7 @@ def make_models(folder: Path, hidden: int, layers: int) -> tuple[Path, Path, lis
     import torch
     import transformers
 
-    from optim.adapters import write_adapter
+    from optim_plugins.adapted import write_adapter
     from optim_plugins.adapters.commands.extracting import write_extracted
     from optim_plugins.adapters.convert.convert import convert
 
@@ -124,8 +124,8 @@ TEXTS, LENGTH, OTHERS = 6, 64, 4
 
 def drifts(extracted: Path, files: list[Path], folder: Path) -> dict[str, Any]:
     """Drift by adapter: over all texts at once, of the worst, and foreseen; the first two also over the base's."""
-    from optim.adapters import read_adapter
     from optim.onnx import OnnxRuntimeBackend
+    from optim_plugins.adapted import read_adapter
     from optim_plugins.ort.quantize.weights.quantize_weights import QuantizeWeights
     from optim_testing import Trial
 

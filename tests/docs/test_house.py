@@ -22,6 +22,7 @@ SOURCES = (ROOT / "core" / "src", ROOT / "testing" / "src")
 ENGINE_USERS = {
     "testing/src": "optim.engine.testing",
     "plugins-fleet/src": "optim.engine.fleet",
+    "plugins/src/optim_plugins/adapted": "optim.engine.adapters",
     "plugins/src/optim_plugins/diagnose/inspect": "optim.engine.inspect",
     "plugins/src/optim_plugins/export": "optim.engine.export",
     "plugins/src/optim_plugins/goals": "optim.engine.goals",
@@ -35,12 +36,12 @@ FACES = ("optim", "optim_testing", "optim.model", "optim._engine.reports.schema"
 
 BUDGETS = {
     "optim": 3_550,
-    "optim._engine": 1_300,
+    "optim._engine": 1_250,
     "optim._engine.api": 1_300,
     "optim._engine.backends": 1_100,
-    "optim._engine.cli": 2_950,
+    "optim._engine.cli": 2_900,
     "optim._engine.compare": 2_550,
-    "optim._engine.feeds": 2_400,
+    "optim._engine.feeds": 2_350,
     "optim._engine.gate": 1_550,
     "optim._engine.goals": 550,
     "optim._engine.graphs": 600,
@@ -48,20 +49,19 @@ BUDGETS = {
     "optim._engine.plugins": 2_800,
     "optim._engine.recipes": 550,
     "optim._engine.repair": 1_900,
-    "optim._engine.reports": 2_500,
-    "optim._engine.runs": 4_325,
+    "optim._engine.reports": 2_100,
+    "optim._engine.runs": 4_175,
     "optim._engine.search": 8_850,
     "optim._engine.sources": 1_000,
     "optim._engine.timing": 600,
-    "optim.adapters": 700,
-    "optim.cli_kit": 1_000,
+    "optim.cli_kit": 950,
     "optim.decoders": 250,
     "optim.engine": 400,
     "optim.isolation": 1_100,
     "optim.jobs": 1_700,
     "optim.layout": 550,
     "optim.onnx": 2_950,
-    "optim.providers": 400,
+    "optim.providers": 350,
 }
 """Lines of Python that each room of core may have; files directly in a folder are a room too. A part that moves in has
 others move out, or gives the reason for a larger budget."""
@@ -177,7 +177,7 @@ def test_public_packages_import_nothing_heavy() -> None:
 
 
 def test_every_public_module_is_there(house: ModuleType) -> None:
-    of_plugins = {"optim_plugins.drawing", "optim_plugins.rules"}
+    of_plugins = {"optim_plugins.adapted", "optim_plugins.drawing", "optim_plugins.rules"}
     assert sorted(public() - {*house.core_modules(), *house.testing_modules()} - of_plugins) == []
     assert of_plugins <= house.plugin_modules().keys()
     assert not [name for name in public() if "_engine" in name]

@@ -19,8 +19,8 @@ class Target:
         runtime: other runtime that runs the models, e.g. ``acme-runtime``. A target has a provider or a runtime, and
             ``optim.Session.executed_on`` uses its name.
         provider_options: options of the provider.
-        harmless_options: provider options that the ``session.json`` of a stranger may set, for providers that optim
-            does not know. Such an option names no file, loads no library, and is no address in memory.
+        harmless_options: provider options that the ``session.json`` of a stranger may set, for providers beside those
+            of ``ep:NAME``. Such an option names no file, loads no library, and is no address in memory.
         also: providers for nodes that the first one does not take, in order, each with its options: CUDA behind
             TensorRT. Their nodes count as run on the target.
         prepares_for: provider that models are made for, if another one judges them, e.g. without the device (see

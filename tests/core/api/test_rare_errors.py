@@ -24,7 +24,6 @@ from optim._engine.runs.compare.conditions import _component
 from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
 from optim._engine.timing.profiled import written_profile
-from optim.adapters import read_adapter
 from optim.errors import ExitStatus, OptimError
 from optim.model import AdapterInput, TensorInfo
 from optim.onnx.backend import OnnxRuntimeBackend
@@ -33,6 +32,7 @@ from optim.onnx.libraries import operator_library_path
 from optim.passes import Interface, PassResult
 from optim.source import Component, Source, SourceRequest, TrialStep
 from optim.source import Trial as SourceTrial
+from optim_plugins.adapted import read_adapter
 from optim_plugins.export.record import record
 from optim_plugins.export.verify import verify_component
 from optim_testing import Trial

@@ -16,10 +16,9 @@ from optim._engine.api import bench as api
 from optim._engine.cli.verbs.bench import bench, parse_grid
 from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
-from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
+from optim._engine.reports.answers import Benchmark, GridBenchmark, GridPoint, TimedModel, TimedShape
 from optim._engine.runs.compare import bench as compare
 from optim._engine.runs.compare.conditions import Conditions
-from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
 from optim_plugins.report.lines import line_plot

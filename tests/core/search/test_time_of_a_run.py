@@ -16,7 +16,7 @@ from deadlines import original
 from optim._engine.reports.build import _shapes
 from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
-from optim._engine.runs.source_run import run_source
+from optim._engine.runs.run import run_source
 from optim._engine.search import deadline
 from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, WHOLE_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts

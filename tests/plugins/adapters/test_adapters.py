@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import optim
 from optim import OptimError
-from optim.adapters import Adapter, read_adapter, require_fit, write_adapter
 from optim.onnx import open_session
-from optim.providers.memory import TensorMemory
+from optim_plugins.adapted import Adapter, read_adapter, require_fit, write_adapter
+from optim_plugins.adapted.tensor_memory import TensorMemory
 from optim_plugins.adapters.commands.command import adapters
 
 X = np.random.default_rng(5).normal(size=(2, 3, 64)).astype(np.float32)
@@ -70,7 +70,7 @@ def test_a_file_without_weights_is_refused(tmp_path):
 
 def test_what_a_writer_loses_is_found(tmp_path, monkeypatch):
     """``AdapterFormat.set_parameters`` keeps no reference: what it wrote of arrays that were gone is garbage."""
-    from optim.adapters import adapter_file
+    from optim_plugins.adapted import adapter_file
 
     write = adapter_file._write_npz
     damaged = {"a": np.zeros(3, np.float32)}

@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 import optim
 from optim import OptimError, SourceRequest, Target
 from optim._engine.runs.session_file import write_session_files
-from optim.adapters import Adapter, read_adapter, write_adapter
 from optim.arrays import dtype_of
 from optim.onnx import read_ir
+from optim_plugins.adapted import Adapter, read_adapter, write_adapter
 from optim_plugins.adapters.commands import extracting
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.adapters.extract.further import further_adapters

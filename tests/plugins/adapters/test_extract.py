@@ -12,9 +12,9 @@ from adapter_models import adapted_model, adapter_weights, reference
 from rounding import narrowing, rounding
 
 from optim import OptimError, Target
-from optim.adapters import ONNX_ADAPTER, read_adapter
 from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
 from optim.options import import_named
+from optim_plugins.adapted import ONNX_ADAPTER, read_adapter
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.ort.precision.convert_float16 import ConvertFloat16
 from optim_plugins.ort.prepare.clean import Clean

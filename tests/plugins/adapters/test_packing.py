@@ -8,8 +8,8 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 from click.testing import CliRunner
 
 from optim import OptimError, Target
-from optim.adapters import ONNX_ADAPTER, read_adapter, require_fit
 from optim.onnx import OnnxRuntimeBackend, deliver_model, operator_counts
+from optim_plugins.adapted import ONNX_ADAPTER, read_adapter, require_fit
 from optim_plugins.adapters.commands.command import adapters
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import ExtractPacked
@@ -112,7 +112,7 @@ def test_scales_alone_or_an_adapter_of_another_width_are_refused(tmp_path):
     result = extracted(tmp_path, bits=4)
     arrays = dict(read_adapter(*result.model.attachments.values(), ONNX_ADAPTER).arrays)
     del arrays["enc.up.lora_A_scales"]
-    from optim.adapters import Adapter
+    from optim_plugins.adapted import Adapter
 
     with pytest.raises(OptimError) as caught:
         require_fit(Adapter(arrays), result.model.adapters, "it")

@@ -16,11 +16,11 @@ import optim
 from optim import AdapterInput, OptimError, Target, TensorInfo
 from optim._engine.graphs.ingest import ingest
 from optim._engine.runs.session_file import Opening, write_session_files
-from optim.adapters import Adapter, read_adapter, write_adapter
-from optim.adapters.supply import share_out
 from optim.onnx import OnnxRuntimeBackend, deliver_model
 from optim.onnx.adapter_inputs import KEY, SUPPLIED
 from optim.options import parse_options
+from optim_plugins.adapted import Adapter, read_adapter, write_adapter
+from optim_plugins.adapted.supply import share_out
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.extract import Extract, ExtractPacked
 from optim_testing import Trial

@@ -249,8 +249,6 @@ def test_a_quantized_graph_gets_kernels_of_8_bits(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_one_that_a_session_file_may_have() -> None:
-    from optim._engine.runs.session_trust import PROVIDER_OPTIONS
-
     options = TuneProviderOptions(
         precision="bfloat16",
         integers=True,
@@ -263,11 +261,11 @@ def test_every_setting_is_one_that_a_session_file_may_have() -> None:
         share_memory=True,
     )
     found = provider_options(options, quantized=False)
-    assert set(found) <= PROVIDER_OPTIONS[TENSORRT]
+    assert set(found) <= set(GPU.harmless_options)
     assert found["trt_max_workspace_size"] == str(512 << 20)
     assert len(found) == 9
     profiles = {f"trt_profile_{one}_shapes" for one in ("min", "opt", "max")}
-    assert profiles <= PROVIDER_OPTIONS[TENSORRT]
+    assert profiles <= set(GPU.harmless_options)
 
 
 def test_settings_are_proposed_on_a_gpu_alone(tmp_path: Path) -> None:

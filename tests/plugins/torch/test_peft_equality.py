@@ -12,8 +12,8 @@ from exporting import Exported, export
 from tiny_models import build, save
 
 from optim import OptimError, SessionConfig
-from optim.adapters import AdaptedSession
 from optim.onnx import describe_model, open_session
+from optim_plugins.adapted import AdaptedSession
 from optim_plugins.adapters.commands.extracting import write_extracted
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.goals.decoders.decoder import SessionDecoder

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optim.adapters.session import Adapters
     from optim.arrays import Array, Feeds
 
 
@@ -37,7 +36,7 @@ class Decoder(ABC):
         top_p: float = 1.0,
         seed: int = 0,
         stop: Sequence[int] = (),
-        adapter: Adapters | None = None,
+        adapter: Any = None,
     ) -> Array:
         """Continues a prompt.
 
@@ -74,7 +73,7 @@ class Decoder(ABC):
         max_new_tokens: int,
         seed: int = 0,
         stop: Sequence[int] = (),
-        adapter: Adapters | None = None,
+        adapter: Any = None,
     ) -> Iterator[Array]:
         """Yields the likeliest tokens one by one, each of shape (batch,), until every row has ended.
 

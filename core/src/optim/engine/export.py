@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from optim._engine.sources.naming import is_ours as is_ours
     from optim._engine.sources.naming import needs_export as needs_export
     from optim._engine.sources.structure import require_structure as require_structure
-    from optim._engine.sources.structure import set_dimensions as set_dimensions
     from optim._engine.store import Store as Store
     from optim._engine.store import cache_key as cache_key
     from optim.jobs.wire import to_wire as to_wire

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optim._engine.backends.own_session import OwnSession as OwnSession
     from optim._engine.backends.own_session import bindable as bindable
-    from optim.adapters.session import Adapters as Adapters
-    from optim.adapters.supply import share_out as share_out
     from optim.decoders.conventions import carried_by_name as carried_by_name
     from optim.decoders.conventions import file_shares_past as file_shares_past
     from optim.decoders.conventions import one_kept as one_kept
     from optim.decoders.conventions import shares_past as shares_past
     from optim.jobs.resources import free_memory_bytes as free_memory_bytes
-    from optim.providers.memory import TensorMemory as TensorMemory
 else:
     from optim._engine.handed_on import hand_on
 

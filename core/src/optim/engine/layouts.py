@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim._engine.cli.described_options import describe_options as describe_options
-    from optim._engine.cli.layouts import how_options as how_options
+    from optim._engine.cli.request import how_options as how_options
     from optim._engine.gate.drift import is_rounding as is_rounding
     from optim._engine.gate.drift import worst_drift as worst_drift
     from optim._engine.machine import this_machine as this_machine

@@ -60,7 +60,7 @@ def _python(isolation: Isolation) -> str:
 
     if ".".join(map(str, sys.version_info[:3])) in SpecifierSet(isolation.python):
         return ""
-    from optim.isolation.refusals import fitting_python
+    from optim.isolation.install import fitting_python
 
     return f" --python {fitting_python(isolation.python) or 'PATH_OF_A_FITTING_PYTHON'}"
 

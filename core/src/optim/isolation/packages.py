@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from optim.errors import OptimError
-from optim.isolation.refusals import reason
+from optim.isolation.install import reason
 
 PREFIX = "optim-plugin-"
 

@@ -1,4 +1,4 @@
-"""Memory of a session: where its tensors lie, and whether it may hold weights a second time.
+"""Memory of a session: whether it may hold weights a second time.
 
 A session maps external data into memory, and copies what its kernels want in another order: of a decoder in floats
 nearly all of it. Mapped pages go back to their file when memory is short, copies do not. So of models that are large
@@ -9,51 +9,12 @@ beside the memory, weights are read where they are mapped. Products take longer 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optim.jobs.resources import usable_memory_bytes
-from optim.providers.names import CPU, CUDA, TENSORRT
+from optim.providers.names import CPU
 from optim.target import Target
-
-if TYPE_CHECKING:
-    import onnxruntime
-
-    from optim.arrays import Array
-
-
-_KINDS = {CUDA: "cuda", TENSORRT: "cuda"}
-"""What ONNX Runtime calls the memory of a provider; of all others it is that of the machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMemory:
-    """Memory that ONNX Runtime binds inputs and outputs to.
-
-    Attributes:
-        kind: ``cpu`` or ``cuda``.
-        index: of the device.
-    """
-
-    kind: str = "cpu"
-    index: int = 0
-
-    @classmethod
-    def of(cls, session: onnxruntime.InferenceSession) -> TensorMemory:
-        """Where the first provider of a session computes."""
-        provider = session.get_providers()[0]
-        options = session.get_provider_options().get(provider, {})
-        return cls(_KINDS.get(provider, "cpu"), int(options.get("device_id", 0)) if provider in _KINDS else 0)
-
-    def put(self, array: Array) -> onnxruntime.OrtValue:
-        """A copy of an array there; in the memory of the machine the array itself."""
-        import numpy as np
-        import onnxruntime
-
-        return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.kind, self.index)
-
 
 MAPPED: Mapping[str, str] = {"session.disable_prepacking": "1"}
 """Config entries of a session that reads weights where they are mapped."""

@@ -29,6 +29,23 @@ _NOT_RUN = (
 _SETTINGS = ("soc", "fallback", "performance")
 _PERFORMANCE = ("burst", "balanced", "default", "high_performance", "power_saver", "sustained_high_performance")
 
+_HARMLESS = (
+    "backend_type",
+    "enable_htp_fp16_precision",
+    "enable_htp_shared_memory_allocator",
+    "enable_htp_spill_fill_buffer",
+    "enable_htp_weight_sharing",
+    "htp_arch",
+    "htp_graph_finalization_optimization_mode",
+    "htp_performance_mode",
+    "offload_graph_io_quantization",
+    "qnn_context_priority",
+    "rpc_control_latency",
+    "soc_model",
+    "vtcm_mb",
+)
+"""Options for the ``session.json`` of a stranger: others name files, load libraries, or are addresses in memory."""
+
 
 def qnn_missing() -> str | None:
     """Why models cannot be run on QNN here, without importing anything of it."""
@@ -70,6 +87,7 @@ def make_targets() -> tuple[Target, ...]:
         requires=(_PREPROCESS, _CONTEXT_BINARY),
         probe=qnn_missing,
         configure=_configured,
+        harmless_options=_HARMLESS,
     )
     offline = Target(
         "qnn-offline",

@@ -17,6 +17,12 @@ def optim_fuse(target: Target) -> Sequence[type[Pass]]:
 
 
 @hookimpl
+def optim_adapter_openers() -> Sequence[str]:
+    """The class that opens models with adapters."""
+    return ("optim_plugins.adapters.opener:AdaptedOpener",)
+
+
+@hookimpl
 def optim_commands() -> Sequence[Command]:
     """Files of adapters."""
     return (Command("optim_plugins.adapters.commands.command:adapters", "Extract, convert, show and check adapters."),)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from optim.engine.export import Choice, Graph, Job, SourceStep, load_registry, set_dimensions, store_graph
+from optim.engine.export import Choice, Graph, Job, SourceStep, load_registry, store_graph
 from optim.jobs import Channel
 from optim.onnx import model_size_bytes, operator_counts
 from optim.source import Component, Source, SourceContext, SourceRequest
@@ -17,6 +18,9 @@ from optim.source_passes import Exported
 from optim.target import Target
 from optim_plugins.export.pipeline import Pipeline
 from optim_plugins.export.weights import link_weights, unmap_weights
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,23 @@ def run(request: Request, channel: Channel) -> Answer:
             notes += _place_weights(exported, source, request)
             graphs.append(_store(exported, component, request.store))
         return Answer(tuple(graphs), tuple(pipeline.steps), tuple(notes), pipeline.lossy)
+
+
+def set_dimensions(graph: ir.Model, component: Component) -> None:
+    """Give dynamic dimensions the names that the component declares, whatever the exporter called them."""
+    import onnx_ir as ir
+
+    for values, declared in ((graph.graph.inputs, component.inputs), (graph.graph.outputs, component.outputs)):
+        infos = {info.name: info for info in declared}
+        for value in values:
+            info = infos.get(value.name or "")
+            if info is None or info.shape is None or value.shape is None or len(info.shape) != len(value.shape):
+                continue
+            names = [
+                wanted if isinstance(wanted, str) and not isinstance(found, int) else found
+                for wanted, found in zip(info.shape, value.shape, strict=True)
+            ]
+            value.shape = ir.Shape(names)
 
 
 def _place_weights(exported: Exported, source: Source, request: Request) -> list[str]:

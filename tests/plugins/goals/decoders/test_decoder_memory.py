@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from optim.providers.memory import TensorMemory
+from optim_plugins.adapted.tensor_memory import TensorMemory
 from optim_plugins.goals.decoders.decoder import SessionDecoder
 
 VOCABULARY = 7

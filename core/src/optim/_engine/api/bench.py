@@ -19,8 +19,7 @@ from optim._engine.sources.naming import fetched, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark
-    from optim._engine.runs.compare.grid_answer import GridBenchmark
+    from optim._engine.reports.answers import Benchmark, GridBenchmark
 
 _MOST_POINTS = 100
 """Most points of a grid. Each takes seconds to prepare and to time, so more is a mistake in the command."""
@@ -141,7 +140,7 @@ def bench_grid(
     paths = [fetched(fspath(model), said) for model in named]
     points = [dict(zip(grid, sizes, strict=True)) for sizes in itertools.product(*grid.values())]
     _require_sound(paths, len(points))
-    from optim._engine.runs.compare.grid_answer import GridBenchmark, GridPoint
+    from optim._engine.reports.answers import GridBenchmark, GridPoint
 
     found = []
     for number, sizes in enumerate(points, 1):

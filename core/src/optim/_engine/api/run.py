@@ -157,8 +157,7 @@ def run(
         folder = Path(output) if output is not None else default_output(path)
         layouts = _layouts(deliver, files, opened_by, settings, folder)
         from optim._engine.reports.outcome import exit_status
-        from optim._engine.runs.run import ToDeliver
-        from optim._engine.runs.source_run import run_asked
+        from optim._engine.runs.run import ToDeliver, run_asked
 
         reports = run_asked(settings, folder, say, ToDeliver(lock, pick, layouts))
     return max(reports.values(), key=exit_status)

@@ -25,10 +25,10 @@ UNKNOWN, ELSEWHERE = "…", "the message says"
 
 PARTS = {
     "The model": ("graphs", "onnx", "providers"),
-    "Sources and their export": ("sources", "runs/source_run.py"),
+    "Sources and their export": ("sources",),
     "Input samples": ("feeds", "api/given.py"),
-    "Layouts for other programs": ("layout", "runs/delivering.py", "cli/layouts.py"),
-    "Adapters": ("adapters",),
+    "Layouts for other programs": ("layout", "runs/delivering.py"),
+    "Adapters": (),
     "Task metrics": (
         "compare/metric_callback.py",
         "compare/metric_spec.py",
@@ -67,6 +67,7 @@ _OWN = ("optim", "optim_testing")
 _OF_PLUGINS = {
     **dict.fromkeys(("export", "goals"), "Sources and their export"),
     "layouts": "Layouts for other programs",
+    **dict.fromkeys(("adapted", "adapters"), "Adapters"),
 }
 """Plugins that only do what users know as a part of optim; others are a part by themselves."""
 

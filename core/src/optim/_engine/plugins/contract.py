@@ -36,6 +36,10 @@ class EngineHooks:
         """``package.module:Class`` of a :class:`~optim._engine.goals.generating.TextGenerator`; the first is used."""
 
     @hookspec
+    def optim_adapter_openers(self) -> Sequence[str]:  # type: ignore[empty-body]
+        """``package.module:Class`` of an :class:`~optim._engine.runs.load.AdapterOpener`; the first is used."""
+
+    @hookspec
     def optim_recorders(self) -> Sequence[str]:  # type: ignore[empty-body]
         """``package.module:Class`` of a :class:`~optim._engine.api.record.PipelineRecorder`; the first is used."""
 

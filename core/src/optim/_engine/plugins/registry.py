@@ -412,6 +412,7 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "pipeline": (checks.function_defect, str),
     "deliverer": (checks.function_defect, str),
     "generator": (checks.function_defect, str),
+    "adapter_opener": (checks.function_defect, str),
     "recorder": (checks.function_defect, str),
     "renderer": (checks.function_defect, str),
 }

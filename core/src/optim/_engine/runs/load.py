@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from optim._engine.goals.generating import GENERATOR
+from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.mark import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
@@ -19,30 +21,47 @@ if TYPE_CHECKING:
     import onnxruntime
 
     from optim._engine.backends.own_session import OwnSession
-    from optim.adapters.session import AdaptedSession, Adapters
+    from optim.arrays import Array
     from optim.decoders import Decoder
     from optim.model import AdapterInput
 
 
+class AdapterOpener(Protocol):
+    """Opens models with adapters. A class of it is made without arguments; ``adapter`` is what ``load`` is given."""
+
+    def adapted(self, session: Any, inputs: Sequence[AdapterInput], adapter: Any) -> Any:
+        """A session whose runs take adapters, with the one that its runs bring; refuses a model that takes none."""
+
+    def supplied(self, inputs: Sequence[AdapterInput], named: Path, adapter: Any) -> dict[str, Array]:
+        """Arrays for all initializers that a model does not have itself, from the file beside it by default."""
+
+    def share_out(self, given: Any, inputs: Mapping[str, Sequence[AdapterInput]]) -> dict[str, Any]:
+        """What each of several models is given; refuses an array that is for none of them, or for several."""
+
+
+_ADAPTER_OPENER: EnginePart[AdapterOpener] = EnginePart("adapter_opener", "adapters")
+
+
 def load(
-    folder: str | PathLike[str], *, adapter: Adapters | None = None, packed: bool = False
-) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession | Decoder:
+    folder: str | PathLike[str], *, adapter: Any = None, packed: bool = False
+) -> onnxruntime.InferenceSession | OwnSession | Decoder:
     """Opens the model of a folder of ``optim run`` or ``optim export``.
 
     ``load.py`` in the folder opens the model without optim, if its runtime can.
 
     Args:
         folder: folder of a run or an export.
-        adapter: adapter of every call that names no other: a file of ``optim adapters convert`` or of a run. If opening
-            the model supplies the adapter, this one takes its place. None: the model's own.
+        adapter: adapter of every call that names no other: a file of ``optim adapters convert`` or of a run, or an
+            ``optim_plugins.adapted.Adapter``; several as a sequence. If opening the model supplies the adapter, this
+            one takes its place. None: the model's own.
         packed: map weights as onnxruntime packed them for this processor. If they are not packed yet, onnxruntime packs
             them first. The model then opens sooner, and processes share the memory. Only for a run folder with one
             model on the CPU.
 
     Returns:
         A session of onnxruntime, or of another runtime with the same ``run``, ``get_inputs`` and ``get_outputs``. If
-            the model takes adapters, an ``optim.adapters.AdaptedSession``, whose ``run`` also takes ``adapter``. For a
-            decoder that can generate, an ``optim.Decoder``, which has the session as ``session``.
+            the model takes adapters, an ``optim_plugins.adapted.AdaptedSession``, whose ``run`` also takes ``adapter``.
+            For a decoder that can generate, an ``optim.Decoder``, which has the session as ``session``.
 
     Raises:
         OptimError[bad-export-file]: somebody changed ``export.json``.
@@ -51,7 +70,8 @@ def load(
         OptimError[bad-session-file]: somebody changed ``session.json``.
         OptimError[provider-missing]: this onnxruntime does not have the provider.
         OptimError[runtime-missing]: no plugin here has the target.
-        OptimError[plugin-missing]: the source has several graphs and generates, and no plugin drives them.
+        OptimError[plugin-missing]: the source has several graphs and generates, and no plugin drives them. Or the model
+            takes adapters, and plugin ``adapters`` is not installed.
         OptimError[session-failed]: the runtime refuses the model.
         OptimError[cannot-be-packed]: another runtime packs the weights, or they are not the model's.
         OptimError[adapter-not-taken]: the model takes no adapters. There are further errors for an adapter that cannot
@@ -69,8 +89,6 @@ def load(
         file = path / next(iter(exported.components.values())).file
         of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
         return _open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
-    from optim.adapters.supply import share_out
-
     if not exported.generates:
         raise OptimError.usage(
             "several-models",
@@ -80,7 +98,9 @@ def load(
         )
     name = "decoder" if "decoder" in exported.components else next(iter(exported.components))
     files = {one: path / component.file for one, component in exported.components.items()}
-    given = share_out(adapter, {one: _inputs_of(file) for one, file in files.items()}) if adapter is not None else {}
+    given: dict[str, Any] = {}
+    if adapter is not None:
+        given = _adapter_opener(path).share_out(adapter, {one: _inputs_of(file) for one, file in files.items()})
     sessions = {one: _open(file, given.get(one)) for one, file in files.items()}
     generator = load_registry().part(GENERATOR, f"{folder} cannot be opened as what generates")
     return generator.opened(sessions, {**exported.facts, "state": dict(exported.components[name].state)})
@@ -95,7 +115,7 @@ def _generating(session: Any) -> Any:
     return (generator.opened({"": session}, {}) if generator is not None else None) or session
 
 
-def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSession:
+def _packed(path: Path, adapter: Any) -> onnxruntime.InferenceSession:
     """The session of a run folder over packed weights; it takes no adapter, not in silence either."""
     from optim._engine.backends.packed import open_packed
 
@@ -112,26 +132,21 @@ def _packed(path: Path, adapter: Adapters | None) -> onnxruntime.InferenceSessio
     return open_packed(path / MODEL_FILE, saved.config, "" if saved.target else saved.provider)
 
 
-def _adapted(session: Any, model: Path, adapter: Adapters | None) -> Any:
+def _adapted(session: Any, model: Path, adapter: Any) -> Any:
     """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring.
 
     Raises:
         OptimError[adapter-not-taken]: one is given, and the model takes none.
     """
-    from optim.adapters.fit import not_taken
-    from optim.adapters.session import AdaptedSession
     from optim.onnx.adapter_inputs import KEY
 
     metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else None
     inputs = _inputs_of(model) if metadata is None or KEY in metadata else ()
-    if not inputs:
-        if adapter is not None:
-            raise not_taken("an adapter")
-        return session
-    found = AdaptedSession(session, inputs)
-    if adapter is not None and not any(one.supplied_by for one in inputs):
-        found.default = found.adapters(adapter)
-    return found
+    return _adapter_opener(model).adapted(session, inputs, adapter) if inputs or adapter is not None else session
+
+
+def _adapter_opener(path: Path) -> AdapterOpener:
+    return load_registry().part(_ADAPTER_OPENER, f"{path} cannot be opened with adapters")
 
 
 def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
@@ -140,9 +155,7 @@ def _inputs_of(model: Path) -> tuple[AdapterInput, ...]:
     return describe_model(model, digest=model.name).adapters
 
 
-def _open_folder(
-    path: Path, adapter: Adapters | None = None
-) -> onnxruntime.InferenceSession | OwnSession | AdaptedSession:
+def _open_folder(path: Path, adapter: Any = None) -> onnxruntime.InferenceSession | OwnSession:
     """The session of a folder with one model, with its tuned settings; raises as ``load``."""
     saved, model = _saved(path), path / MODEL_FILE
     if PACKED_WEIGHTS in saved.session_config:
@@ -151,10 +164,11 @@ def _open_folder(
         from optim._engine.backends.own_session import open_own
 
         return _adapted(open_own(model, saved.target, saved.package, saved.config), model, adapter)
-    from optim.adapters.supply import supplied_arrays
     from optim.onnx.sessions import open_session
 
-    supplied = supplied_arrays(_inputs_of(model), path / saved.adapter, adapter) if saved.adapter else {}
+    supplied: dict[str, Array] = {}
+    if saved.adapter:
+        supplied = _adapter_opener(path).supplied(_inputs_of(model), path / saved.adapter, adapter)
     session = open_session(model, saved.config, saved.opened_on, libraries=saved.operator_libraries, supplied=supplied)
     if saved.warm_up:
         session.run(None, {name: zeros.array() for name, zeros in saved.warm_up.items()})
@@ -175,7 +189,7 @@ def _saved(path: Path) -> SessionFile:
     return read_session_file(path)
 
 
-def _open(model: Path, adapter: Adapters | None) -> Any:
+def _open(model: Path, adapter: Any) -> Any:
     """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
     from optim.model import SessionConfig
     from optim.onnx.sessions import open_session

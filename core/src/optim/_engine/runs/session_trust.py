@@ -74,75 +74,15 @@ PROVIDER_OPTIONS: Mapping[str, frozenset[str]] = {
     "CoreMLExecutionProvider": frozenset(
         {"EnableOnSubgraphs", "MLComputeUnits", "ModelFormat", "RequireStaticInputShapes", "SpecializationStrategy"}
     ),
-    "CUDAExecutionProvider": frozenset(
-        {
-            "arena_extend_strategy",
-            "cudnn_conv1d_pad_to_nc1d",
-            "cudnn_conv_algo_search",
-            "cudnn_conv_use_max_workspace",
-            "device_id",
-            "do_copy_in_default_stream",
-            "enable_cuda_graph",
-            "enable_skip_layer_norm_strict_mode",
-            "fuse_conv_bias",
-            "gpu_mem_limit",
-            "prefer_nhwc",
-            "sdpa_kernel",
-            "tunable_op_enable",
-            "tunable_op_max_tuning_duration_ms",
-            "tunable_op_tuning_enable",
-            "use_ep_level_unified_stream",
-            "use_tf32",
-        }
-    ),
-    "QNNExecutionProvider": frozenset(
-        {
-            "backend_type",
-            "enable_htp_fp16_precision",
-            "enable_htp_shared_memory_allocator",
-            "enable_htp_spill_fill_buffer",
-            "enable_htp_weight_sharing",
-            "htp_arch",
-            "htp_graph_finalization_optimization_mode",
-            "htp_performance_mode",
-            "offload_graph_io_quantization",
-            "qnn_context_priority",
-            "rpc_control_latency",
-            "soc_model",
-            "vtcm_mb",
-        }
-    ),
     "DmlExecutionProvider": frozenset({"device_filter", "device_id", "disable_metacommands", "performance_preference"}),
     "OpenVINOExecutionProvider": frozenset(
         {"device_type", "disable_dynamic_shapes", "model_priority", "num_of_threads", "num_streams", "precision"}
     ),
     "XnnpackExecutionProvider": frozenset({"intra_op_num_threads"}),
-    "TensorrtExecutionProvider": frozenset(
-        {
-            "device_id",
-            "trt_auxiliary_streams",
-            "trt_bf16_enable",
-            "trt_build_heuristics_enable",
-            "trt_builder_optimization_level",
-            "trt_context_memory_sharing_enable",
-            "trt_cuda_graph_enable",
-            "trt_fp16_enable",
-            "trt_int8_enable",
-            "trt_layer_norm_fp32_fallback",
-            "trt_max_partition_iterations",
-            "trt_max_workspace_size",
-            "trt_min_subgraph_size",
-            "trt_op_types_to_exclude",
-            "trt_profile_max_shapes",
-            "trt_profile_min_shapes",
-            "trt_profile_opt_shapes",
-            "trt_sparsity_enable",
-        }
-    ),
 }
-"""Options of known providers. Others of them name files (``profiling_file_path``: a bare name lies in the working
-folder), load libraries (``backend_path``, ``trt_extra_plugin_lib_paths``) or are addresses in memory
-(``gpu_external_alloc``). Of another provider those are taken that an installed plugin's target calls harmless."""
+"""Options of the CPU and of the providers of ``ep:NAME``. Others name files (``profiling_file_path``: a bare name is in
+the working folder), load libraries (``backend_path``) or are addresses in memory (``gpu_external_alloc``). Of another
+provider those are taken that an installed plugin's target calls harmless."""
 
 _SEPARATORS = ("/", "\\")
 

@@ -43,23 +43,6 @@ def require_structure(graph: ir.Model, component: Component) -> None:
         )
 
 
-def set_dimensions(graph: ir.Model, component: Component) -> None:
-    """Give dynamic dimensions the names that the component declares, whatever the exporter called them."""
-    import onnx_ir as ir
-
-    for values, declared in ((graph.graph.inputs, component.inputs), (graph.graph.outputs, component.outputs)):
-        infos = {info.name: info for info in declared}
-        for value in values:
-            info = infos.get(value.name or "")
-            if info is None or info.shape is None or value.shape is None or len(info.shape) != len(value.shape):
-                continue
-            names = [
-                wanted if isinstance(wanted, str) and not isinstance(found, int) else found
-                for wanted, found in zip(info.shape, value.shape, strict=True)
-            ]
-            value.shape = ir.Shape(names)
-
-
 def _used(graph: ir.Model) -> set[str]:
     """Names of values that some node reads, those of subgraphs too, or that are outputs."""
     read = {value.name for node in graph.graph.all_nodes() for value in node.inputs if value is not None}

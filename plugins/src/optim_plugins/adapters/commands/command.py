@@ -11,7 +11,7 @@ from optim.cli_kit import echo, json_option, print_fields, print_json, print_tab
 
 if TYPE_CHECKING:
     from optim import Model
-    from optim.adapters import Adapter
+    from optim_plugins.adapted import Adapter
 
 _PATH = click.Path(path_type=Path)
 
@@ -97,7 +97,7 @@ def extract(model: Path, output: Path, as_json: bool, **words: Any) -> None:
 @json_option
 def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json: bool, **words: Any) -> None:
     """Convert an adapter that peft saved to the names, layouts and types of a model."""
-    from optim.adapters import require_format, write_adapter
+    from optim_plugins.adapted import require_format, write_adapter
     from optim_plugins.adapters.convert.convert import convert as converted_from
     from optim_plugins.adapters.convert.wanted_form import require_form
 
@@ -123,7 +123,7 @@ def convert(folder: Path, model: Path, output: Path, base: Path | None, as_json:
 @json_option
 def show(file: Path, as_json: bool) -> None:
     """Show the contents of an adapter file."""
-    from optim.adapters import read_adapter
+    from optim_plugins.adapted import read_adapter
 
     found = read_adapter(file)
     if as_json:
@@ -152,7 +152,7 @@ def check(model: Path, files: tuple[Path, ...], model_version: int, as_json: boo
 
     A runtime may ignore an adapter that does not fit. This command reports the first one and ends with exit status 2.
     """
-    from optim.adapters import read_adapter, require_fit
+    from optim_plugins.adapted import read_adapter, require_fit
 
     inputs = _taking_adapters(model).adapters
     for file in files:
@@ -171,8 +171,8 @@ def _taking_adapters(path: Path) -> Model:
         OptimError[adapter-not-taken]: it has no inputs for adapters.
         OptimError: it is missing, or no model.
     """
-    from optim.adapters import not_taken
     from optim.cli_kit import look_at
+    from optim_plugins.adapted import not_taken
 
     found = look_at(path / "model.onnx" if path.is_dir() else path)
     if not found.adapters:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from optim import ExitStatus, Model, OptimError
-from optim.adapters import ONNX_ADAPTER, read_adapter
 from optim.arrays import Feeds, Outputs
 from optim.cli_kit import context_for, made_up_feeds, read_model, require_target, write_model
 from optim.drift import compare_outputs, objection
 from optim.onnx import open_session
+from optim_plugins.adapted import ONNX_ADAPTER, read_adapter
 from optim_plugins.adapters.extract.extract import Extract
 from optim_plugins.adapters.extract.extract_options import ExtractOptions
 

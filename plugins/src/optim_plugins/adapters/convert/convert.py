@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim import AdapterInput, OptimError
-from optim.adapters import Adapter
 from optim.arrays import dtype_of
 from optim.errors import some_of
 from optim.source import CONFIG_FILE
+from optim_plugins.adapted import Adapter
 from optim_plugins.adapters.convert.peft_folder import AdaptedModule, PeftFolder, read_peft_folder
 from optim_plugins.adapters.form import DOWN, GAIN, Factors, input_name, khatri_rao, role_arrays
 from optim_plugins.adapters.packing import SCALES, Packing

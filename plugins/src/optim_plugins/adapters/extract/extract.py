@@ -62,7 +62,7 @@ class Extract(Pass):
 
     def apply(self, model: Model, options: ExtractOptions, context: Context) -> PassResult:
         """Take them out, and keep the adapter that the model has as a file, and further ones that are named."""
-        from optim.adapters import Adapter, write_adapter
+        from optim_plugins.adapted import Adapter, write_adapter
         from optim_plugins.adapters.extract.further import further_adapters
         from optim_plugins.adapters.extract.rewrite import Supply, adapters_as_inputs, without_adapters
         from optim_plugins.adapters.extract.sites import find_sites, require_none_left

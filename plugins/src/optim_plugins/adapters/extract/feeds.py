@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.adapters import ONNX_ADAPTER, Adapter, read_adapter
 from optim.arrays import Feeds
+from optim_plugins.adapted import ONNX_ADAPTER, Adapter, read_adapter
 
 
 def with_adapter(feeds: Feeds, file: str) -> Feeds:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from optim import AdapterInput, OptimError
-from optim.adapters import read_adapter, require_fit, write_adapter
+from optim_plugins.adapted import read_adapter, require_fit, write_adapter
 from optim_plugins.adapters.convert.convert import convert
 from optim_plugins.adapters.extract.rewrite import Extracted, Supply, adapters_as_inputs, with_constants
 from optim_plugins.adapters.extract.sites import find_sites

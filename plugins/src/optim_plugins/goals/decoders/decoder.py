@@ -20,8 +20,8 @@ from optim_plugins.goals.decoders.steps import MADE, steps_of
 from optim_plugins.goals.decoders.tensors import AnySession, tensors_of
 
 if TYPE_CHECKING:
-    from optim.adapters import AdaptedSession
-    from optim.engine.goals import Adapters
+    from optim_plugins.adapted import AdaptedSession
+    from optim_plugins.adapted.session import Adapters
 
 
 class SessionDecoder(Decoder):
@@ -123,8 +123,8 @@ class SessionDecoder(Decoder):
         """What the encoder and the decoder are given of an adapter."""
         if adapter is None:
             return {}
-        from optim.adapters import AdaptedSession
-        from optim.engine.goals import share_out
+        from optim_plugins.adapted import AdaptedSession
+        from optim_plugins.adapted.supply import share_out
 
         sessions = {"decoder": self.session, "encoder": self.encoder}
         taking = {name: one.inputs for name, one in sessions.items() if isinstance(one, AdaptedSession)}
@@ -238,7 +238,7 @@ def _with_weights(
     session: AnySession | AdaptedSession, adapter: Adapters | None
 ) -> tuple[AnySession, Mapping[str, Any]]:
     """The session below, and tensors of its adapter inputs for a whole generation."""
-    from optim.adapters import AdaptedSession
+    from optim_plugins.adapted import AdaptedSession
 
     if isinstance(session, AdaptedSession):
         return session.session, session.values(adapter)

@@ -14,8 +14,9 @@ import numpy as np
 
 from optim.arrays import Array, dtype_of
 from optim.decoders import KEPT_LOGITS
-from optim.engine.goals import OwnSession, TensorMemory, free_memory_bytes, one_kept, shares_past
+from optim.engine.goals import OwnSession, free_memory_bytes, one_kept, shares_past
 from optim.errors import OptimError
+from optim_plugins.adapted.tensor_memory import TensorMemory
 from optim_plugins.goals.decoders.interface import DecoderInterface
 from optim_plugins.goals.decoders.tensors import AnySession, as_array, tensors_of
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from optim.arrays import Array
-from optim.engine.goals import OwnSession, TensorMemory
+from optim.engine.goals import OwnSession
+from optim_plugins.adapted.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
     import onnxruntime

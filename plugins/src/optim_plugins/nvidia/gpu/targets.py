@@ -19,6 +19,47 @@ COPIES = "copies=timed"
 
 PREPARE = "tensorrt.prepare"
 
+_HARMLESS_CUDA = (
+    "arena_extend_strategy",
+    "cudnn_conv1d_pad_to_nc1d",
+    "cudnn_conv_algo_search",
+    "cudnn_conv_use_max_workspace",
+    "device_id",
+    "do_copy_in_default_stream",
+    "enable_cuda_graph",
+    "enable_skip_layer_norm_strict_mode",
+    "fuse_conv_bias",
+    "gpu_mem_limit",
+    "prefer_nhwc",
+    "sdpa_kernel",
+    "tunable_op_enable",
+    "tunable_op_max_tuning_duration_ms",
+    "tunable_op_tuning_enable",
+    "use_ep_level_unified_stream",
+    "use_tf32",
+)
+_HARMLESS_TENSORRT = (
+    "device_id",
+    "trt_auxiliary_streams",
+    "trt_bf16_enable",
+    "trt_build_heuristics_enable",
+    "trt_builder_optimization_level",
+    "trt_context_memory_sharing_enable",
+    "trt_cuda_graph_enable",
+    "trt_fp16_enable",
+    "trt_int8_enable",
+    "trt_layer_norm_fp32_fallback",
+    "trt_max_partition_iterations",
+    "trt_max_workspace_size",
+    "trt_min_subgraph_size",
+    "trt_op_types_to_exclude",
+    "trt_profile_max_shapes",
+    "trt_profile_min_shapes",
+    "trt_profile_opt_shapes",
+    "trt_sparsity_enable",
+)
+"""Options for the ``session.json`` of a stranger: others name files, load libraries, or are addresses in memory."""
+
 
 def cuda_targets() -> tuple[Target, ...]:
     """CUDA, and preparing for it without a GPU."""
@@ -31,7 +72,10 @@ def tensorrt_targets() -> tuple[Target, ...]:
 
 
 def _cuda() -> Target:
-    return Target("cuda", "cuda", CUDA, {"device_id": "0"}, device="NVIDIA GPU", shapes_on_cpu=True)
+    device = {"device_id": "0"}
+    return Target(
+        "cuda", "cuda", CUDA, device, device="NVIDIA GPU", shapes_on_cpu=True, harmless_options=_HARMLESS_CUDA
+    )
 
 
 def _tensorrt() -> Target:
@@ -44,6 +88,7 @@ def _tensorrt() -> Target:
         device="NVIDIA GPU, TensorRT",
         shapes_on_cpu=True,
         requires=(PREPARE,),
+        harmless_options=_HARMLESS_TENSORRT,
     )
 
 

@@ -24,8 +24,7 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark
-    from optim._engine.runs.compare.grid_answer import GridBenchmark
+    from optim._engine.reports.answers import Benchmark, GridBenchmark
 
 
 _AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optim._engine.cli.layouts import layout_options, layouts_of
+from optim._engine.cli.request import layout_options, layouts_of
 from optim._engine.cli.verbs.run import deliver_point
 from optim.cli_kit.names import POINT_NAME
 from optim.cli_kit.options import OptimCommand

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.layouts import layout_options, layouts_of
-from optim._engine.cli.request import source_options
+from optim._engine.cli.request import layout_options, layouts_of, source_options
 from optim.cli_kit.names import GOAL_NAME, PASS_NAME, POINT_NAME, STAGE_NAME, hidden_disable_option
 from optim.cli_kit.options import (
     MODEL_PATH,
@@ -186,8 +185,7 @@ def run(
         from optim._engine.runs.delivering import require_layouts
 
         require_layouts(load_registry(), layouts, settings, output)
-    from optim._engine.runs.run import ToDeliver
-    from optim._engine.runs.source_run import run_asked
+    from optim._engine.runs.run import ToDeliver, run_asked
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from optim.adapters.adapter_file import Adapter, read_adapter
-from optim.adapters.fit import require_fit
 from optim.arrays import Array, Feeds
 from optim.errors import OptimError
 from optim.model import AdapterInput
-from optim.providers.memory import TensorMemory
+from optim_plugins.adapted.adapter_file import Adapter, read_adapter
+from optim_plugins.adapted.fit import require_fit
+from optim_plugins.adapted.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -79,7 +79,7 @@ class AdaptedSession:
         Raises:
             OptimError[adapter-stays]: opening the session supplied its adapter.
             OptimError[adapter-names-clash]: two adapters have arrays for the same input.
-            OptimError: as in ``optim.adapters.read_adapter`` and ``optim.adapters.require_fit``.
+            OptimError: as in ``optim_plugins.adapted.read_adapter`` and ``optim_plugins.adapted.require_fit``.
         """
         if given is None:
             return self.default

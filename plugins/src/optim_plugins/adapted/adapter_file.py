@@ -183,7 +183,7 @@ def _read_safetensors(path: Path) -> Adapter:
 
 
 def _write_npz(adapter: Adapter, path: Path) -> None:
-    from optim._engine.feeds.archives import write_archive
+    from optim.engine.adapters import write_archive
 
     if any(array.dtype.isbuiltin != 1 for array in adapter.arrays.values()):
         raise _no_such_type(adapter, NPZ)
@@ -192,7 +192,7 @@ def _write_npz(adapter: Adapter, path: Path) -> None:
 
 
 def _read_npz(path: Path) -> Adapter:
-    from optim._engine.feeds.archives import read_archive
+    from optim.engine.adapters import read_archive
 
     try:
         arrays = dict(next(read_archive(path)).arrays)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.adapters.adapter_file import Adapter, read_adapter
-from optim.adapters.fit import does_not_fit, not_taken, require_fit
-from optim.adapters.session import Adapters, LiveAdapter, listed
 from optim.arrays import Array, dtype_of
 from optim.errors import OptimError
 from optim.model import AdapterInput
+from optim_plugins.adapted.adapter_file import Adapter, read_adapter
+from optim_plugins.adapted.fit import does_not_fit, not_taken, require_fit
+from optim_plugins.adapted.session import Adapters, LiveAdapter, listed
 
 
 def supplied_arrays(inputs: Sequence[AdapterInput], named: Path, adapter: Adapters | None) -> dict[str, Array]:
@@ -25,7 +25,7 @@ def supplied_arrays(inputs: Sequence[AdapterInput], named: Path, adapter: Adapte
 
     Raises:
         OptimError[one-adapter-only]: several are given.
-        OptimError: as of ``optim.adapters.adapter_file.read_adapter`` and ``optim.adapters.fit.require_fit``.
+        OptimError: as of ``read_adapter`` and ``require_fit``.
     """
     several = (None,) if adapter is None else listed(adapter)
     if len(several) > 1:
@@ -64,7 +64,7 @@ def share_out(given: Adapters, inputs: Mapping[str, Sequence[AdapterInput]]) -> 
     Raises:
         OptimError[adapter-not-taken]: no model takes adapters.
         OptimError[adapter-does-not-fit]: an array is for none of them, or for several.
-        OptimError: as of ``optim.adapters.adapter_file.read_adapter``.
+        OptimError: as of ``read_adapter``.
     """
     takes = {name: {one.info.name for one in found} for name, found in inputs.items() if found}
     if not takes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from optim.adapters.adapter_file import Adapter
 from optim.arrays import Array
 from optim.errors import OptimError, some_of
 from optim.model import AdapterInput
+from optim_plugins.adapted.adapter_file import Adapter
 
 _SHOWN = 3
 
