@@ -80,6 +80,7 @@ class KernelProbe:
         model: ONNX model with fixed shapes. Its inputs get random values. optim leaves out a model that the runtime
             refuses.
         session: settings to open the model with. One thread gives steadier times than several.
+        rows: rows of a product with a weight; 0: the kernel is no product.
     """
 
     operator: str
@@ -87,6 +88,7 @@ class KernelProbe:
     shape: str
     model: bytes
     session: SessionConfig = field(default_factory=SessionConfig)
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class KernelRatio:
         shape: shape, as in ``KernelProbe``; empty: all.
         ratio: ratio of the times; below 1 is faster.
         spread: spread of the rounds as a share of the ratio; 0: not measured here.
+        rows: rows of a product, as in ``KernelProbe``; 0: any.
     """
 
     operator: str
@@ -106,6 +109,7 @@ class KernelRatio:
     shape: str
     ratio: float
     spread: float = 0.0
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,8 +239,8 @@ def test_multiplications_are_counted_at_the_size_of_the_sample(tmp_path):
         helper.make_node("Conv", ["x", "kernel"], ["c"]),
         helper.make_node("GlobalAveragePool", ["c"], ["p"]),
         helper.make_node("Flatten", ["p"], ["f"]),
-        helper.make_node("MatMul", ["f", "w"], ["m"]),
-        helper.make_node("Gemm", ["m", "b"], ["y"]),
+        helper.make_node("MatMul", ["f", "w"], ["m"], name="first"),
+        helper.make_node("Gemm", ["m", "b"], ["y"], name="second"),
     ]
     ends = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "height", "width"]),
@@ -260,6 +260,7 @@ def test_multiplications_are_counted_at_the_size_of_the_sample(tmp_path):
         "Conv": pytest.approx(conv / (conv + product)),
         "MatMul": pytest.approx(product / (conv + product)),
     }
+    assert found.rows == {"MatMul": pytest.approx(1.0)}
 
 
 @pytest.mark.parametrize(("share", "ms", "told"), [(0.5, 0.025, 0.015), (0.0, 0.02, 0.01), (1.0, 0.04, 0.03)])

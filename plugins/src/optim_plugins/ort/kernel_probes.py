@@ -74,7 +74,7 @@ def _all() -> Iterator[KernelProbe]:
             blocks_of(8): _blocked_product(rows, 8),
             blocks_of(4): _blocked_product(rows, 4),
         }
-        yield from (KernelProbe("MatMul", precision, shape, model) for precision, model in made.items())
+        yield from (KernelProbe("MatMul", precision, shape, model, rows=rows) for precision, model in made.items())
     for shape, (channels, kernel, size) in _CONVOLUTIONS.items():
         data, weight = [1, channels, size, size], [channels, channels, kernel, kernel]
         yield KernelProbe("Conv", FLOAT32, shape, _convolution(data, weight, np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -42,6 +43,7 @@ def bench(tmp_path, monkeypatch):
         original=SimpleNamespace(model="the original", digest="original"),
         reference=SimpleNamespace(feeds="feeds"),
         shares={},
+        rows={},
         deadline=Deadline(60.0),
         say=lambda text: None,
         turns=SimpleNamespace(turn=nullcontext, now=lambda: 0.0),
@@ -52,7 +54,7 @@ def bench(tmp_path, monkeypatch):
 
     def call(job, request, *, timeout_s):
         if job is work_job.JOB:
-            return work_job.Answer(made.shares)
+            return work_job.Answer(made.shares, made.rows)
         made.asked.append(job)
         made.requests.append(request)
         return made.answers[min(len(made.asked), len(made.answers)) - 1]
@@ -83,11 +85,18 @@ def test_where_products_and_convolutions_share_the_work_it_is_counted(bench):
     bench.shares = {"MatMul": 0.2, "Conv": 0.8}
     guessed, counted = -math.log(1 - 0.02 * 0.75), -math.log(1 - 0.2 * 0.75)
     assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(counted)
-    assert gains(bench, MatMul=1.0).gain([STATIC]) == pytest.approx(-math.log(0.25)), "nothing to share"
     bench.prepared.run_s = 30.0
     assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(guessed), "it takes too long"
     bench.prepared.run_s, bench.original.digest, bench.shares = 0.1, "another", {}
     assert gains(bench, MatMul=0.02, Conv=0.98).gain([STATIC]) == pytest.approx(guessed), "its runtime does not tell"
+
+
+@pytest.mark.parametrize(("rows", "ratio"), [(1, 0.25), (0.5, 0.25), (128, 0.5), (1000, 0.5), (128**0.5, 0.125**0.5)])
+def test_a_product_has_the_ratio_of_its_rows(bench, rows, ratio):
+    bench.rows = {"MatMul": rows}
+    measured = (replace(FAST[0], rows=1), replace(FAST[1], rows=128))
+    bench.answers = [kernels.Answer(measured, TABLE)]
+    assert gains(bench).gain([STATIC]) == pytest.approx(-math.log(ratio))
 
 
 def test_a_pass_that_runs_a_kernel_twice_promises_less(bench):

@@ -25,6 +25,7 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.errors import OptimError
+from optim.goal import ROUNDS_FOR_95
 from optim.jobs.process import WorkerFailed
 from optim.model import SessionConfig
 from optim.passes import Interface
@@ -231,7 +232,7 @@ def test_rounds_go_on_while_it_is_open_whether_the_best_is_faster(raced):
     unsteady = Unsteady([0.09], [0.11])
     assert raced([0.1], unsteady, decides=True, **straddling)[1][0].ratio.rounds > 7
     assert raced([0.1], unsteady, decides=True, decide_s=60.0, **straddling)[1][0].ratio.rounds == 60
-    assert raced([0.1], unsteady, decides=True, seconds=0.0, **straddling)[1][0].ratio.rounds == 3
+    assert raced([0.1], unsteady, decides=True, seconds=0.0, **straddling)[1][0].ratio.rounds == ROUNDS_FOR_95
 
 
 def test_a_race_that_decides_goes_on_to_the_rounds_that_an_interval_needs(raced):
@@ -240,8 +241,8 @@ def test_a_race_that_decides_goes_on_to_the_rounds_that_an_interval_needs(raced)
     assert raced([0.1], [0.05], decides=True, **few)[1][0].ratio.rounds >= 6
     assert raced([0.1], [0.11], decides=True, **few)[1][0].ratio.rounds == 3  # nothing says that it may be faster
     slow = {"least_rounds": 10, "seconds": 0.0, "decides": True}
-    assert raced([0.1], [0.05], decide_s=60.0, **slow)[1][0].ratio.rounds == 10
-    assert raced([0.1], [0.05], **slow)[1][0].ratio.rounds == 3
+    assert raced([0.1], [0.05], **slow)[1][0].ratio.rounds == 6
+    assert raced([0.1], [0.11], **slow)[1][0].ratio.rounds == 3
 
 
 def test_a_large_gain_need_not_be_known_to_a_hundredth_unless_something_is_as_good(raced):

@@ -123,5 +123,6 @@ def _ratios(probes: Sequence[KernelProbe], times: dict[int, list[float]]) -> lis
             continue
         each = np.asarray(times[place]) / np.asarray(base)
         low, middle, high = (float(value) for value in np.percentile(each, [25, 50, 75]))
-        found.append(KernelRatio(probe.operator, probe.precision, probe.shape, middle, (high - low) / middle))
+        spread = (high - low) / middle
+        found.append(KernelRatio(probe.operator, probe.precision, probe.shape, middle, spread, probe.rows))
     return found

@@ -1,4 +1,4 @@
-"""Job: which share of a model's multiplications each operator does, counted in one run.
+"""Job: which share of a model's multiplications each operator does, and on how many rows, counted in one run.
 
 Shapes of values may be unknown before a model runs, and tell how often a weight is used: a product of one row uses it
 once, a convolution at each place of the picture. The runtime's profiler notes them; its times are not looked at, so the
@@ -7,8 +7,10 @@ answer is the same on a busy machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,9 +40,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Shares by operator, 0..1, a Gemm as a MatMul; empty where the runtime writes no profile of its own."""
+    """What was counted; empty where the runtime writes no profile of its own.
+
+    Attributes:
+        shares: of the multiplications, by operator, 0..1; a Gemm counts as a MatMul.
+        rows: that a product with a weight has, by operator: the geometric mean, by multiplications.
+    """
 
     shares: dict[str, float]
+    rows: dict[str, float] = field(default_factory=dict)
 
 
 JOB = Job(__name__, Request, Answer)
@@ -61,7 +69,7 @@ def run(request: Request, channel: Channel) -> Answer:
             session.run(feeds)
         weights = largest_weights(read_skeleton(model.path))
         timeline = read_timeline(written_profile(request.place, Path(folder)), (), 1.0, weights)
-    return Answer(_shares(timeline.nodes))
+    return Answer(_shares(timeline.nodes), _rows(timeline.nodes, weights))
 
 
 def _shares(nodes: Iterable[NodeTime]) -> dict[str, float]:
@@ -72,3 +80,15 @@ def _shares(nodes: Iterable[NodeTime]) -> dict[str, float]:
             work[operator] = work.get(operator, 0.0) + node.flops
     total = sum(work.values())
     return {operator: flops / total for operator, flops in work.items()}
+
+
+def _rows(nodes: Iterable[NodeTime], weights: Mapping[str, list[int]]) -> dict[str, float]:
+    logs: dict[str, float] = defaultdict(float)
+    work: dict[str, float] = defaultdict(float)
+    for node in nodes:
+        operator, elements = weighing_operator(node.operator), math.prod(weights.get(node.name, ()))
+        if operator == "MatMul" and len(weights.get(node.name, ())) == 2 and node.flops > 0:
+            rows = node.flops / node.records / (2 * elements)
+            logs[operator] += node.flops * math.log(rows)
+            work[operator] += node.flops
+    return {operator: math.exp(logs[operator] / work[operator]) for operator in work}

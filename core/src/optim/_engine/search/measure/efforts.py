@@ -52,7 +52,7 @@ def final(time: Deadline, lanes: int, *, drop: bool) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
     costs = time.lanes
     again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
-    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=drop, after_s=again_s)
+    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=drop)
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
     left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
     return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
@@ -67,16 +67,14 @@ def again(time: Deadline, lanes: int, *, drop: bool) -> Effort:
 
 def aside(time: Deadline, lanes: int, *, drop: bool = False) -> Effort:
     """Fresh rounds for what is beyond the budget."""
-    return _exact(time, time.lanes.race_s, lanes, least_rounds=8, drop=drop, after_s=0.0)
+    return _exact(time, time.lanes.race_s, lanes, least_rounds=8, drop=drop)
 
 
-def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool, after_s: float) -> Effort:
+def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
     costs = time.lanes
     if costs.is_slow:
         there_is_time_for = int(seconds / ((lanes + 1) * costs.round_s))
         least_rounds = min(least_rounds, max(LEAST_ROUNDS, there_is_time_for))
-    end_s, opened_s = time.end_s, costs.opened_s(lanes)
-    whole_s = math.inf if time.must else end_s - after_s if end_s - after_s > opened_s + seconds else end_s
     seconds *= costs.pace
     return Effort(
         seconds=seconds,
@@ -87,9 +85,9 @@ def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, dro
         drop=drop,
         open_timeout_s=time.timeout_s,
         patience_s=seconds / 2,
-        fresh=costs.programs and (time.must or opened_s <= end_s),
+        fresh=costs.programs and (time.must or costs.opened_s(lanes) <= time.end_s),
         most_samples=1 if costs.is_long else None,
-        whole_s=whole_s,
+        whole_s=math.inf if time.must else time.end_s,
         decide_s=seconds,
     )
 

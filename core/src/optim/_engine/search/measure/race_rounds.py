@@ -16,7 +16,7 @@ from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import goal_ratio, paired_ratio
 from optim._engine.search.measure.race_lanes import Lane, run_lane
 from optim._engine.search.taste import HANGS_S, WORTH
-from optim.goal import FASTER, Ratio
+from optim.goal import FASTER, ROUNDS_FOR_95, Ratio
 from optim.jobs.process import WorkerFailed
 
 _FOREIGN_SHARE = 0.03
@@ -183,15 +183,16 @@ class _Running:
         alone = len(self.lanes) > 1 and not any(self.lanes[i].racing for i in self.lanes if i)
         if alone and count >= min(LEAST_ROUNDS, effort.least_rounds):  # nothing was admitted, or all died
             return True
-        if enough and count >= self.next_look:
+        begun_by = time.monotonic() + half_a_round_s
+        spent_s = begun_by - self.deadline
+        if count >= self.next_look and (enough or spent_s > 0):
             self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)
             self.next_look = next_look_after(count)
         undecided = effort.decides and (self.standing is None or self.standing.may_be_faster)
         patience_s = effort.patience_s if len(self.quiet) < effort.least_rounds else 0.0
-        begun_by = time.monotonic() + half_a_round_s
-        spent_s = begun_by - self.deadline
-        if spent_s > max(patience_s, effort.decide_s if undecided else 0.0) and (enough or count >= 3):
-            return True
+        is_spent = spent_s > max(patience_s, effort.decide_s if undecided else 0.0)
+        if is_spent and (enough or count >= (ROUNDS_FOR_95 if undecided else LEAST_ROUNDS)):
+            return True  # with fewer rounds there is no interval, and so no answer
         if begun_by > self.end:
             self.cut_short = True
             return True
