@@ -84,7 +84,7 @@ def recorded(case: str, folder: Path, python: Path) -> Recorded:
 
 
 def in_library(python: Path, *words: str) -> str:
-    """What the script of the wheels prints.
+    """Runs the script of the wheels, and returns what it prints.
 
     Raises:
         SystemExit: it failed; with the end of what it said.
@@ -100,7 +100,7 @@ def in_library(python: Path, *words: str) -> str:
 
 
 def answers(python: Path, one: Recorded, *result: Path) -> list[Any]:
-    """What the library says with its own model, or with a result in its place."""
+    """Returns the answers of the library with its own model, or with a result in its place."""
     found: list[Any] = json.loads(in_library(python, one.case, "answer", *map(str, result)))
     return found
 

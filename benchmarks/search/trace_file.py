@@ -13,7 +13,7 @@ from optim._engine.trace import VERSION
 from optim.errors import OptimError
 
 _MOST_BYTES = 1 << 28
-"""Of a trace that is read, uncompressed; a run of three minutes has some megabytes."""
+"""The most bytes of a trace that is read, uncompressed; a run of three minutes has some megabytes."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from boards import board_of
 
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.board import Board
+from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, LaneResult, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -56,3 +58,17 @@ def test_lossy_settings_that_broke_the_budget_leave_the_graph_without_them() -> 
     assert not board.is_wrong(chain())
     assert not board.is_wrong(chain(TUNED))
     assert not board_with(chain(INT8, ROUNDED)).is_wrong(chain(INT8))
+
+
+def test_a_graph_that_is_wrong_in_other_sizes_is_told_so_without_its_settings_too() -> None:
+    board = board_of()
+    rows = [board.open(step, chain(*on)) for step, on in ((INT8, ()), (TUNED, (INT8,)), (ROUNDED, (INT8,)))]
+    wrong = OutputComparison(
+        "y", "float32", (1,), relative_error=1.2, rounding_excess=9.0, sample="in a batch of 2 rows"
+    )
+    tuned = chain(INT8, TUNED)
+    board[tuned].result = LaneResult(ready=Ready((), 0, {}, (), unseen=(wrong,)))
+    board[tuned].objection = Objection("drift 1.2 in a batch of 2 rows")
+    note_objections(board, [tuned])
+    assert [row.reason for row in rows[:2]] == ["on all samples: drift 1.2 in a batch of 2 rows"] * 2
+    assert rows[2].reason == ""

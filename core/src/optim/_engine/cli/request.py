@@ -226,7 +226,7 @@ def layout_options(function: Decorated) -> Decorated:
 
 
 def layouts_of(words: Mapping[str, Any]) -> LayoutRequest | None:
-    """What the user wrote; None where no layout was asked for.
+    """Returns the user's request for layouts; None where no layout was asked for.
 
     Raises:
         OptimError[conflicting-request]: it is said how, and not which.

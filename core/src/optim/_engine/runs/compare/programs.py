@@ -40,7 +40,7 @@ def require_programs(paths: Sequence[Path], *, generate: bool) -> None:
 
 
 def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
-    """What times its answers.
+    """Returns the clock that times the answers of a program that drives its own model.
 
     Raises:
         OptimError[runtime-missing]: that program is not installed.

@@ -142,7 +142,7 @@ class Beam:
         self._note_left_out()
 
     def recalled(self, targets: Sequence[str] = ()) -> list[Measured]:
-        """What won on a near model and won again, to be proven; nothing if the search is to begin."""
+        """Returns the chains that won on a near model and won again, to be proven; none if the search is to begin."""
         if not self.may_learn:
             return []
         bench = self._bench
@@ -155,7 +155,7 @@ class Beam:
         return self.recall.is_on and self._bench.elsewhere is None
 
     def selection(self) -> Selection:
-        """What decides in the end."""
+        """Returns the selection that decides in the end."""
         return Selection(self._races, self.board, self.time, self._chains, self._source, self.repairs)
 
     def run(self) -> list[Measured]:

@@ -16,7 +16,7 @@ _SAME_SIZE = 0.03
 
 
 _DOUBT = 1.2
-"""What calls let expect of a goal's own clock counts for so much more beside what that clock said: a Llama of which
+"""Times as much as the clock of a goal says, if the figure was only expected from calls: a Llama of which
 less than 0.30 was expected took 0.37 of the answers' time, and 0.30 that had been measured was not in the last race."""
 
 _WITHIN_REACH = 1.25

@@ -37,10 +37,24 @@ def note_objections(board: Board, candidates: Sequence[Candidate]) -> None:
             attempt.run_out(_NOT_PROVEN)
         if not score.objection:
             continue
-        if attempt is not None:
-            attempt.drop(score.objection, "" if score.source_objection else "on all samples: ")
+        for row in (attempt, _without_settings(board, candidate)):
+            if row is not None:
+                row.drop(score.objection, "" if score.source_objection else "on all samples: ")
         if score.broken is not None:
             board.judged(score.broken, score.objection)
+
+
+def _without_settings(board: Board, candidate: Candidate) -> Attempt | None:
+    """Returns the row of the same graph without settings, if that is wrong in sizes that no sample has.
+
+    There no settings help. Else a report would say of a fast wrong graph that the final model is not better with it.
+    """
+    result = board[candidate].result
+    unseen = result.ready.unseen if result is not None and result.ready is not None else ()
+    steps = candidate.steps
+    while steps and steps[-1].session_only and not steps[-1].lossy:
+        steps = steps[:-1]
+    return board.find_chain(steps) if board.budget.unseen_objection(unseen, candidate.is_lossy) else None
 
 
 @dataclass(frozen=True, slots=True)
