@@ -36,7 +36,7 @@ class AdapterOpener(Protocol):
         """Arrays for all initializers that a model does not have itself, from the file beside it by default."""
 
     def share_out(self, given: Any, inputs: Mapping[str, Sequence[AdapterInput]]) -> dict[str, Any]:
-        """Returns the arrays that each of several models is given; refuses an array that is for none of them, or for several."""
+        """Returns the arrays of each of several models; refuses an array that is for none of them, or for several."""
 
 
 _ADAPTER_OPENER: EnginePart[AdapterOpener] = EnginePart("adapter_opener", "adapters")

@@ -1,8 +1,8 @@
 """What passes promise by the kernels they exchange: measured once on each machine, for a backend and its libraries.
 
 A pass gains at best what its kernels gain, on the share of the model's work that its operators do. A pass that does not
-win even so is not tried. A product has the ratio for its rows, between those of the probes; another kernel has that of the
-shape that suits it best. Weights in blocks take 0.18 of the time on one row, and 0.86 on 128.
+win even so is not tried. A product has the ratio for its rows, between those of the probes; another kernel has that of
+the shape that suits it best. Weights in blocks take 0.18 of the time on one row, and 0.86 on 128.
 
 How much each operator multiplies, and on how many rows, is counted in one run. Guessed by its weights, products did
 2 % of a reader of text, and dynamic 8 bits had no look on a busy machine; they do 9 %.
