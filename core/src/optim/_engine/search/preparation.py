@@ -20,6 +20,7 @@ from optim._engine.backends.plugin_calls import of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference
+from optim._engine.compare.unseen import unseen_outputs
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.goals.known import find_goal
 from optim._engine.graphs.user_files import check_file, stamps_of
@@ -57,6 +58,11 @@ if TYPE_CHECKING:
 
 _RUNS_TO_FIND_ANYTHING = 12
 """Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
+
+_SIZES_OF_SAMPLES = (
+    "there was no time to run the original in sizes that no sample has, so results are compared in those of the "
+    "samples alone; give more with --search-seconds"
+)
 
 _GIVEN = "given"
 """Below a folder of references: the user's feeds, while other machines read them."""
@@ -393,6 +399,8 @@ class Preparation:
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""
         self.prepared = in_time(self.prepared, self.deadline)
+        if not unseen_outputs(self.reference.outputs).is_dir():
+            self.deadline.note(_SIZES_OF_SAMPLES)
         self.keys.hold_to(self.prepared, self.original.model)
         self.deadline.comparing_s = len(self.prepared.compared) * self.prepared.run_s
 
