@@ -18,8 +18,8 @@ _RULES = (
 )
 """Times and digests by their form; numbers with a point, an exponent, four digits or a unit. Small integers stay."""
 
-_TRIES = re.compile(r"(?:^\[ *# s\] trying .*\n)+", re.MULTILINE)
-"""Tries that run at once say so in the order in which their processes begin: lines side by side are sorted."""
+_TRIES = re.compile(r"(?:^(?:\[ *# s\] trying |info: ).*\n)+", re.MULTILINE)
+"""Tries that run at once say so, and what they did, in the order of their processes: lines side by side are sorted."""
 
 
 def normal(text: str, folder: str) -> str:

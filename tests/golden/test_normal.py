@@ -19,6 +19,7 @@ from golden.normal import normal, normal_json
         ("0.4995884773662552", "#"),
         ("/tmp/here/model.onnx", "<folder>/model.onnx"),
         ("[   1.5 s] trying b\n[   1.6 s] trying a\n", "[   # s] trying a\n[   # s] trying b\n"),
+        ("[ 1.5 s] trying b\ninfo: c\n[ 1.6 s] trying a\n", "[ # s] trying a\n[ # s] trying b\ninfo: c\n"),
         ("best of 3, 576 elements, float32, opset 17", "best of 3, 576 elements, float32, opset 17"),
     ],
 )
