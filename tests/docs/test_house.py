@@ -42,7 +42,7 @@ BUDGETS = {
     "optim._engine.cli": 2_900,
     "optim._engine.compare": 2_550,
     "optim._engine.feeds": 2_350,
-    "optim._engine.gate": 1_550,
+    "optim._engine.gate": 1_650,
     "optim._engine.goals": 550,
     "optim._engine.graphs": 600,
     "optim._engine.jobs": 2_360,
