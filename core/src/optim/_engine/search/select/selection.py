@@ -9,7 +9,7 @@ from dataclasses import replace
 from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, worth_proving
+from optim._engine.search.front import beats, speed, tie_of, unbeaten_beside_speed, worth_proving
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
@@ -23,14 +23,10 @@ from optim._engine.search.select.all_samples import (
 )
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Repairs
-from optim._engine.search.state import Candidate, Measured, unique
-from optim._engine.search.taste import DIFFER, FEW, SAME
+from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, unique
+from optim._engine.search.taste import DIFFER, FEW, SAME, SURPRISE
 from optim.goal import Basis
 from optim.passes import Role
-
-_A_LOT = 0.8
-"""Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
-nothing, and what less decides differs from run to run."""
 
 
 class Selection:
@@ -103,7 +99,7 @@ class Selection:
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
-        whole = self.objective.figure(Measured(self._board.original, 1.0), self.clock.base)
+        whole = self.objective.figure(Measured(self._board.original, ITSELF), self.clock.base)
         if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
             return []
 
@@ -152,7 +148,8 @@ class Selection:
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
         """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
         best = min(better, key=lambda item: (self._rank(item), *tie_of(item)))
-        faster = [item for item in better if beats(item, best) and (item.ratio or 1.0) < _A_LOT * (best.ratio or 1.0)]
+        # the same bytes can be slower for nothing, and what less decides differs from run to run
+        faster = [item for item in better if beats(item, best) and SURPRISE * speed(item) < speed(best)]
         return min(faster, key=tie_of, default=best)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
@@ -198,20 +195,19 @@ class Selection:
         Returns:
             The first that would be delivered with a larger budget, else the first; None where none of them runs.
         """
-        timed, found = self._board.target.timed, []
+        timed, found = self._board.target.timed, list[Measured]()
         for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not timed):
-                found.append((Measured.of(candidate, result), result if timed else None))
+                found.append(Measured.of(candidate, result))
             elif result.out_of_time:
                 row = self._board.find(candidate)
-                looked = (row.ratio, row.low, row.high) if row is not None else (None, None, None)
-                found.append((Measured(candidate, *looked, rounds=row.rounds if row else 0), None))
+                found.append(Measured(candidate, LaneResult(ratio=row.timing if row is not None else None)))
         if not found:
             return None
-        chosen, timing = next((one for one in found if self.would_help(one[0])), found[0])
+        chosen = next(filter(self.would_help, found), found[0])
         self._source.objection(chosen.candidate)
         chosen = replace(chosen, source=self._board[chosen.candidate].source)
-        self._board.aside(chosen, timing)
+        self._board.aside(chosen)
         return chosen
 
     def nearest_to_bounds(self) -> Measured | None:
@@ -228,7 +224,7 @@ class Selection:
             else:
                 found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
         if found:
-            self._board.aside(found[0], self._board[found[0].candidate].result)
+            self._board.aside(found[0])
         return found[0] if found else None
 
     def _by_excess(self, items: Iterable[Measured]) -> list[Measured]:
