@@ -320,7 +320,7 @@ class AgendaBeam(Beam):
         if proposal.kernels:
             self._expander.expect(step, proposal)
         seen = self._gains.get(step.key)
-        is_known = self._promises._most(self._promises._gained, step.pass_name) is not None
+        is_known = any(name == step.pass_name for name, _ in self._promises._gained)
         gain = fmean(seen) if seen else self._promises.gain(step)
         spread = SPREADS.get(step.stage, SPREAD) * (ALIKE if seen or is_known else 1.0)
         if step.role is Role.ENABLE:

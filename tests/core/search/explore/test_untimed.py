@@ -1,4 +1,4 @@
-"""What goes on from a stage: beneath 8 bits another fusion than in floats; without time for a race what was named."""
+"""What goes on from a stage: beneath 8 bits another fusion than in floats."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from types import SimpleNamespace
 
 from boards import board_of, timed_at
 
-from optim._engine.gate.drift import Drift
-from optim._engine.search.explore.beam import Beam, Grown, in_turns
-from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.beam import in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME
-from optim._engine.search.select.repair import Guess
-from optim._engine.search.state import ITSELF, Attempt, Candidate, Measured, Step
+from optim._engine.search.state import ITSELF, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import PassResult, Role, Stage
 
@@ -25,15 +21,6 @@ NAMED = Step(Stage.QUANTIZE, "named", "plugin", {}, Role.IMPROVE, lossy=True)
 def candidate(*steps: Step) -> Candidate:
     digest = f"model-{len(steps)}"
     return Candidate(Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), 100, steps)
-
-
-def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
-    beam = SimpleNamespace(_promises=Promises(60.0), _looked={})
-    original, with_it = candidate(), candidate(NAMED)
-    parents = {with_it.digest: Measured(original, ITSELF)}
-    start = [Measured(original, ITSELF)]
-    assert set(Beam._untimed(beam, Grown([with_it], parents), start)) == {with_it.digest}
-    assert set(Beam._untimed(beam, Grown([original, with_it], parents), start)) == {original.digest, with_it.digest}
 
 
 def ranking() -> Ranking:
@@ -77,14 +64,3 @@ def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> Non
         promises.note_ratio(tune, ratio)
         assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
     assert in_turns([graph], {graph.digest: []}, promises) == [graph]
-
-
-def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
-    teller = SimpleNamespace(more=lambda count: None)
-    bench = SimpleNamespace(teller=teller, try_all=lambda trials, seconds: [None] * len(trials))
-    planned = SimpleNamespace(forced=False, offered=None)
-    rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
-    expander = object.__new__(Expander)
-    expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
-    expander._try_all([Guess(planned, candidate(), row, ()) for row in rows])  # type: ignore[arg-type]
-    assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

@@ -105,10 +105,10 @@ class Promises:
             broken, lost = self._repaired[step.key]
             ratio = math.exp(-self.gain(broken))
             return -math.log(ratio + lost * max(0.0, 1.0 - ratio))
-        expected, gained = self._expected.get(step.key), self._most(self._gained, step.pass_name)
+        expected, gained = self._expected.get(step.key), _most(self._gained, step.pass_name)
         if gained is None:
             return expected if expected is not None else GUESSES.get(step.stage, 0.0)
-        best = self._most(self._expected, step.pass_name)
+        best = _most(self._expected, step.pass_name)
         return gained - (best - expected if best is not None and expected is not None else 0.0)
 
     def holds(self, name: str) -> bool:
@@ -117,20 +117,16 @@ class Promises:
 
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best."""
-        found = (self._most(gains, planned.name) for gains in (self._gained, self._expected))
+        found = (_most(gains, planned.name) for gains in (self._gained, self._expected))
         guess = GUESSES.get(planned.offered.stage, 0.0)
         return max(0.0, next((gain for gain in found if gain is not None), guess))
-
-    def _most(self, gains: Mapping[StepKey, float], name: str) -> float | None:
-        """The most that a pass gains with any options; None if nothing is known of it."""
-        return max((gain for (of, _), gain in gains.items() if of == name), default=None)
 
     def adds_too_little(self, parent: Candidate, step: Step) -> str:
         """Why a step on a chain is not worth the time, given what was found; empty where it may be.
 
         Only what was timed on another chain is judged, and it may surprise.
         """
-        if self._most(self._gained, step.pass_name) is None or parent.digest not in self._latency:
+        if _most(self._gained, step.pass_name) is None or parent.digest not in self._latency:
             return ""
         best, expected = min(self._latency.values()), self.latency(parent, step)
         if math.log(SURPRISE * best / expected) >= TOO_LITTLE:
@@ -166,7 +162,7 @@ class Promises:
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name = planned.name
-        gain, seconds = self._most(self._gained, name), self._seconds.get(name, 0.0)
+        gain, seconds = _most(self._gained, name), self._seconds.get(name, 0.0)
         useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
         if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
@@ -175,6 +171,11 @@ class Promises:
                 "give more with --search-seconds"
             )
         return ""
+
+
+def _most(gains: Mapping[StepKey, float], name: str) -> float | None:
+    """The most that a pass gains with any options; None if nothing is known of it."""
+    return max((gain for (of, _), gain in gains.items() if of == name), default=None)
 
 
 def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:

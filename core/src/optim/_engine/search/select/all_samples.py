@@ -104,13 +104,7 @@ def best_beside(chosen: Sequence[Hope], others: Iterable[Hope]) -> list[Candidat
     """
     if not chosen:
         return []
-    alike = [one for one in others if is_alike(one.candidate, chosen[0].candidate)]
-    best = max(alike, key=lambda one: expected_gain([*chosen, one]), default=None)
+    best = max(others, key=lambda one: expected_gain([*chosen, one]), default=None)
     if best is None or expected_gain([*chosen, best]) - expected_gain(chosen) < TOO_LITTLE:
         return []
     return [best.candidate]
-
-
-def is_alike(one: Candidate, other: Candidate) -> bool:
-    """Whether both take and give the same, so that they can be timed against one original."""
-    return (one.recast is None) == (other.recast is None)

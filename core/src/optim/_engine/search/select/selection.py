@@ -13,14 +13,7 @@ from optim._engine.search.front import beats, speed, tie_of, unbeaten_beside_spe
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import (
-    Hope,
-    best_beside,
-    chance_of,
-    is_alike,
-    note_no_faster,
-    note_objections,
-)
+from optim._engine.search.select.all_samples import Hope, best_beside, chance_of, note_no_faster, note_objections
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Repairs
 from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, unique
@@ -128,7 +121,7 @@ class Selection:
         first = right[0].candidate
         simpler = (*self._chains.only_what_was_asked_for(first), *self._chains.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(FEW)]
-        timed = self._timed([], [one for one in rivals if is_alike(one, first)])
+        timed = self._timed([], rivals)
         if all(item.digest != first.digest for item in timed):
             self._time.note(SIZE_ALONE)
             timed = [*right, *timed]
@@ -218,11 +211,11 @@ class Selection:
         found = self._by_excess(self._proven.values())
         new = self._by_excess(item for item in self._board.held() if item.digest not in self._proven)
         if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
-            alike = [item.candidate for item in new if is_alike(item.candidate, new[0].candidate)]
+            nearest = [item.candidate for item in new[:FEW]]
             if self._board.target.timed:
-                found = self._by_excess([*found, *self._prove(alike[:FEW])])
+                found = self._by_excess([*found, *self._prove(nearest)])
             else:
-                found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
+                found = self._by_excess([*found, *filter(None, map(self._checked, nearest[:1]))])
         if found:
             self._board.aside(found[0])
         return found[0] if found else None
@@ -272,16 +265,14 @@ class Selection:
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
-        others = worth_proving(self._board.held(), finalists, self._room(finalists))
-        finalists = [*finalists, *(one for one in others if is_alike(one, finalists[0]))]
+        finalists = [*finalists, *worth_proving(self._board.held(), finalists, self._room(finalists))]
         measured = self._prove(finalists)
         repaired = self._repaired(finalists, self._promised(ranking), self._best(measured))
         measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
         for _ in range(FEW):
             explored = [item for item in ranking if not self._chains.only_makes_way(item.candidate)]
-            explored += [item for item in self._board.held() if is_alike(item.candidate, finalists[0])]
-            new = [item for item in explored if item.digest not in known]
+            new = [item for item in (*explored, *self._board.held()) if item.digest not in known]
             waiting = self._promising(new, measured)
             if self._time.before_last_race < 0:  # with nothing to deliver one more is proven all the same
                 waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
