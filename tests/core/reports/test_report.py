@@ -123,7 +123,7 @@ def test_what_is_not_finite_is_null_and_the_reason_says_it():
     assert step["drift"] == {"relative_error": None, "at": "", "max_abs": None, "cosine": -1.0, "foreseen": None}
     equal = replace(sample.compared(0.0), sqnr_db=math.inf)
     outcome = sample.improved()
-    outcome.result = replace(outcome.result, comparisons=(equal,))
+    outcome.result = sample.compared_as(outcome.result, equal)
     assert strict_json(build_report(outcome))["result"]["outputs"][0]["sqnr_db"] is None
 
 
@@ -248,7 +248,7 @@ def test_an_unchanged_run_delivers_the_original():
     assert report.status == RunStatus.UNCHANGED.value
     assert report.reason == "no candidate is better than the original; the original is delivered unchanged"
     assert report.result.latency_ratio == 1.0
-    assert report.result.shapes == ()
+    assert {shape.ratio for shape in report.result.shapes} == {1.0}
 
 
 def test_a_pass_that_broke_has_an_entry_and_its_name_is_in_the_verdict():
@@ -335,7 +335,8 @@ def test_numpy_finds_the_same_where_the_system_has_no_list(monkeypatch):
 def test_latencies_that_stand_side_by_side_are_of_one_measurement():
     """The result was raced when the machine was slow: its own milliseconds would contradict its ratio."""
     outcome = sample.improved()
-    slow = replace(outcome.result, ratio=0.81, latency_ms=199.0)
+    lane = replace(sample.lane(0.81, (11.0, 4.0), 70_000_000), latency_ms=199.0)
+    slow = replace(outcome.result, lane=lane)
     outcome = replace(outcome, result=slow, points=[slow])
     report = build_report(outcome)
     assert report.result.latency_ms == pytest.approx(0.81 * report.original.latency_ms)
