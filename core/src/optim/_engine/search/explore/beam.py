@@ -40,9 +40,6 @@ from optim.passes import Role, Stage
 _SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
 
-_LEAST_LANES = 8
-"""Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
-
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
 quantizes nothing."""
@@ -129,7 +126,6 @@ class Beam:
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock, self.time, self.rank.figure)
         self.start = Measured(bench.original, ITSELF)
         self._looked: dict[str, Measured] = {}
-        self._small: list[Measured] = []
         self._together: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
@@ -169,14 +165,14 @@ class Beam:
         start = self.start.ratio or 1.0
         looks = FirstLooks(self._expander, self.clock, self.time)
         if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
-            self._small = looks.sizes(self._plan)
-            self.board.explored(self._small)
+            self._looked = {item.digest: item for item in looks.sizes(self._plan)}
+            self.board.explored(self._looked.values())
         if self._objective.is_size:
             return start
         if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
             self._expander.kernels.find()
         looked = looks.run(self._plan, start)
-        self._looked = {item.digest: item for item in looked}
+        self._looked |= {item.digest: item for item in looked}
         self.board.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
             return start
@@ -187,13 +183,13 @@ class Beam:
 
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
-        beam, ranking, looked = [self.start], [self.start], list(self._small)
-        looked += self._looked.values() if self._objective.goal.long_rounds else ()
+        beam, ranking, goal = [self.start], [self.start], self._objective.goal
+        looked = list(self._looked.values()) if goal.long_rounds or goal.basis is Basis.SIZE else []
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out(self._legs[place:], self.board, self._bench.original)
-                looked += [*self._looked.values(), *self._together]
+                looked = [*self._looked.values(), *self._together]
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 # more settings for the best chain alone, each for itself: the race drops what is beaten
@@ -245,8 +241,8 @@ class Beam:
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
-        looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
-        return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
+        left = self.time.before(LATER) if self._objective.goal.basis is Basis.SIZE else self.time.to_explore
+        return bool(self._looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -300,7 +296,7 @@ class Beam:
         lanes = in_turns(racing, variants, self._promises)
         lanes = [lane for lane in lanes if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
-        least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
+        least = 2 * sum(map(grown.is_new, racing))  # each new graph as it is, and under its first settings
         measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
         if alone := self._wrong_with_settings(lanes, owner, measured):
             measured += self.clock.explore(alone, 0.0, len(alone))
