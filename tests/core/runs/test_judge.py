@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
-from boards import board_of
+from boards import board_of, timed_at
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
@@ -22,7 +22,7 @@ from optim._engine.search.objective import Objective
 from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus
 from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -66,7 +66,7 @@ def verdict(monkeypatch):
         class Searched:
             def __init__(self, bench, plan):
                 self.board = board_of(bench.budget, bench.goal, original=ORIGINAL)
-                self.start = Measured(bench.original, 1.0, 1.0, 1.0)
+                self.start = Measured(bench.original, ITSELF)
                 self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
                 self.recalled = list
                 self.recall = SimpleNamespace(stands=lambda winner: False, keep=lambda winner: None)
@@ -87,14 +87,14 @@ def verdict(monkeypatch):
 
         def nearest(self, candidates):
             assert candidates == [BROKEN]
-            return Measured(BROKEN, *figures) if runs else None
+            return timed_at(BROKEN, *figures) if runs else None
 
         monkeypatch.setattr(judge, "Beam", Searched)
         monkeypatch.setattr(Selection, "measure_nearest", nearest)
 
         def measure(self, candidates):
             (measured if measured is not None else []).extend(candidates)
-            return [Measured(candidates[0], 1.0, 1.0, 1.0)]
+            return [Measured(candidates[0], ITSELF)]
 
         monkeypatch.setattr(Selection, "measure", measure)
         return judge.judge_search(bench, SimpleNamespace(forced=lambda: forced))
@@ -199,7 +199,7 @@ def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_
     verdict, monkeypatch, figures, goal, status
 ):
     fixed = Step(Stage.FUSE, "fix", "plugin", {}, Role.REQUESTED, lossy=False)
-    monkeypatch.setattr(Selection, "decide", lambda *_: Measured(Candidate(model("fixed"), 100, (fixed,)), *figures))
+    monkeypatch.setattr(Selection, "decide", lambda *_: timed_at(Candidate(model("fixed"), 100, (fixed,)), *figures))
     found = verdict(goal=goal)
     assert (found.status, found.result.ratio) == (status, figures[0])
     assert EXIT_STATUS[found.status] is ExitStatus.DELIVERED

@@ -181,5 +181,5 @@ def test_an_original_that_there_is_no_time_to_time_is_delivered_with_a_note(tmp_
     asked = RunSettings(source=model, search_seconds=0.0, stages=(Stage.POST_PROCESS,))
     outcome = execute(asked, load_registry(), Store(tmp_path / "cache"), print)
     assert outcome.status is RunStatus.UNCHANGED
-    assert outcome.result.latency_ms is None
+    assert outcome.result.lane.latency is None
     assert "there was no time to time the original; give more with --search-seconds" in outcome.notes

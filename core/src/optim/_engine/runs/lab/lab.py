@@ -234,7 +234,7 @@ class Lab:
         if not result.changed:
             return replace(before, changed=False, notes=result.notes, seconds=tried.seconds)
         step = step_of(trial.offered, trial.options)
-        after = trial.candidate.after(step, result.model, tried.answer.size_bytes, result.interface)
+        after = trial.candidate.after(step, result, tried.answer.size_bytes)
         steps = " ".join(one.pass_name for one in after.steps)
         made = self._named(f"{self.original.name} {steps}", after)
         return replace(_with_drift(made, tried.answer.comparisons), notes=result.notes, seconds=tried.seconds)

@@ -130,7 +130,7 @@ class Clock:
                 if (expected := expected_of(self._goal, result, base)) is not None:
                     self.board[one].hoped = expected
                 if not (samples and self._objects(one, result)) and result.ratio is not None:
-                    found.append(Measured.of(one, result) if samples else Measured(one, None).timed(result))
+                    found.append(Measured.of(one, result))
         return found
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
@@ -185,7 +185,7 @@ class Clock:
                 score.objection = Objection(f"in a second process: {second.failure or 'it was not timed'}")
                 continue
             score.result = joined(score.result, second)
-            found.append(item.timed(score.result))
+            found.append(replace(item, lane=score.result))
         return found
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:

@@ -175,8 +175,7 @@ class Races:
                 "it works on a model made from the original: report this to its plugin",
                 offered.plugin.release,
             )
-        result = tried.answer.result
-        made = bench.original.after(recast, result.model, tried.answer.size_bytes, result.interface)
+        made = bench.original.after(recast, tried.answer.result, tried.answer.size_bytes)
         self._recast[recast.key] = made
         return made
 
