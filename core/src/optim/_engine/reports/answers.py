@@ -140,19 +140,23 @@ class TimedModel(Answer):
 
     model: str = Field(description="model as the user named it")
     target: str = Field(default="", description="target of this row; empty with one target")
-    error: str | None = Field(description="reason why it does not run; else null")
+    error: str | None = Field(default=None, description="reason why it does not run; else null")
     not_here: bool = Field(default=False, description="true if it does not run because this machine lacks the target")
-    latency_ms: float | None = Field(description="latency in milliseconds, the geometric mean over the shapes")
-    size_bytes: int | None
+    latency_ms: float | None = Field(
+        default=None, description="latency in milliseconds, the geometric mean over the shapes"
+    )
+    size_bytes: int | None = None
     peak_memory_bytes: int | None = Field(
-        description="peak memory to open and run the model, without imported libraries"
+        default=None, description="peak memory to open and run the model, without imported libraries"
     )
-    latency_ratio: float | None = Field(description="latency divided by that of the first model; below 1 is faster")
+    latency_ratio: float | None = Field(
+        default=None, description="latency divided by that of the first model; below 1 is faster"
+    )
     latency_ratio_ci: tuple[float, float] | None = Field(
-        description="95 % interval of latency_ratio; null with fewer than six rounds"
+        default=None, description="95 % interval of latency_ratio; null with fewer than six rounds"
     )
-    rounds: int
-    shapes: tuple[TimedShape, ...]
+    rounds: int = 0
+    shapes: tuple[TimedShape, ...] = ()
     throughput: ThroughputReport | None = Field(default=None, description="best throughput; null without --throughput")
     generation: GenerationReport | None = Field(default=None, description="times of an answer; null without --generate")
     answer_ratio: GoalRatioReport | None = Field(

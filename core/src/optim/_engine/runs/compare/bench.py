@@ -173,19 +173,7 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
 def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
     from optim._engine.reports.answers import TimedModel
 
-    return TimedModel(
-        model=str(model),
-        target=target,
-        error=reason,
-        not_here=not_here,
-        latency_ms=None,
-        size_bytes=None,
-        peak_memory_bytes=None,
-        latency_ratio=None,
-        latency_ratio_ci=None,
-        rounds=0,
-        shapes=(),
-    )
+    return TimedModel(model=str(model), target=target, error=reason, not_here=not_here)
 
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
