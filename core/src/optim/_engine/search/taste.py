@@ -28,7 +28,7 @@ FEW = 3
 lane, and leaves the others fewer rounds. So many names a sentence has."""
 
 DEAR = 0.1
-"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""
+"""Share of the time that may go to something that has shown no gain: asking or trying one pass, counting the work."""
 
 BUSY = 0.5
 """Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""

@@ -49,7 +49,6 @@ class Promises:
         self._seconds: dict[str, float] = {}
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
-        self._repaired: dict[StepKey, tuple[Step, float]] = {}
         self._latency: dict[str, float] = {}
 
     def expect(self, step: Step, gain: float) -> None:
@@ -88,23 +87,13 @@ class Promises:
         gain = -math.log(max(ratio, 1e-9))
         self._gained[step.key] = max(gain, self._gained.get(step.key, -math.inf))
 
-    def note_repaired(self, step: Step, repaired: Step, lost: float) -> None:
-        """Notes which step a repair began with, and what share of its gain nodes in other precisions cost, 0..1."""
-        if repaired.key != step.key:
-            self._repaired[repaired.key] = step, lost
-
     def gain(self, step: Step) -> float:
         """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
 
-        Of its pass it is what the best options gained, less what these lose to them by their kernels. A repaired step
-        gains what its repair leaves of it.
+        Of its pass it is what the best options gained, less what these lose to them by their kernels.
         """
         if step.key in self._gained:
             return self._gained[step.key]
-        if step.key in self._repaired:
-            broken, lost = self._repaired[step.key]
-            ratio = math.exp(-self.gain(broken))
-            return -math.log(ratio + lost * max(0.0, 1.0 - ratio))
         expected, gained = self._expected.get(step.key), _most(self._gained, step.pass_name)
         if gained is None:
             return expected if expected is not None else GUESSES.get(step.stage, 0.0)
@@ -141,8 +130,7 @@ class Promises:
     def later(self) -> list[Step]:
         """Steps that make another model of what fusions leave, and of which it is known that they hold and gain."""
         lossy = [one for one in self._held.values() if one.stage in BENEATH]
-        known = [one for one in lossy if one.key in self._gained or one.key in self._repaired]
-        return [one for one in known if self.gain(one) > TOO_LITTLE]
+        return [one for one in lossy if self._gained.get(one.key, 0.0) > TOO_LITTLE]
 
     @property
     def best_gain(self) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, LEAST_REPAIR_S, Deadline
 from optim._engine.search.plan import Planned
@@ -86,27 +86,19 @@ class Repairs:
         time: for repairs.
         chains: applies the steps after a repaired one again.
         judge: returns the chain with a step if it holds: :meth:`Expander.judge`.
-        note_repaired: told which step a repair began with, which it found, and the share of the gain that is lost.
 
     Attributes:
         near: what may be repaired with more time.
     """
 
     def __init__(
-        self,
-        bench: Workbench,
-        board: Board,
-        time: Deadline,
-        chains: Chains,
-        judge: Callable[[Near], Candidate | None],
-        note_repaired: Callable[[Step, Step, float], None],
+        self, bench: Workbench, board: Board, time: Deadline, chains: Chains, judge: Callable[[Near], Candidate | None]
     ) -> None:
         self._bench = bench
         self._budget = board.budget
         self._board = board
         self._time = time
         self._judge = judge
-        self._note_repaired = note_repaired
         self._chains = chains
         self._repaired_as: dict[StepKey, dict[str, Any]] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
@@ -187,7 +179,6 @@ class Repairs:
         options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
         again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent), ())
         again.attempt.notes = (repair.text(offered.over_models.kept),)
-        self._note_repaired(broken.step, again.attempt.step, repair.work + FINER_PRICE * repair.between)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
         seconds = max(named_s, self._time.for_repaired)
         return self._judge(again.after(self._bench.try_one(again.application, seconds)))
