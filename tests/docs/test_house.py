@@ -49,7 +49,7 @@ BUDGETS = {
     "optim._engine.plugins": 2_775,
     "optim._engine.recipes": 525,
     "optim._engine.repair": 1_860,
-    "optim._engine.reports": 2_100,
+    "optim._engine.reports": 2_125,
     "optim._engine.runs": 4_150,
     "optim._engine.search": 8_775,
     "optim._engine.sources": 975,
