@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 
 from optim._engine.cli.main import optim
+from optim._engine.plugins import registry
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +26,9 @@ def commands(group: click.Group = optim, path: tuple[str, ...] = ()) -> Iterator
             yield from commands(command, (*path, name))
 
 
-COMMANDS = {path: command for path, command in commands() if not isinstance(command, click.Group)}
+with pytest.MonkeyPatch.context() as patch:  # each process that collects tests loads all plugins here, and once
+    patch.setattr(registry, "load_registry", cache(registry.load_registry))
+    COMMANDS = {path: command for path, command in commands() if not isinstance(command, click.Group)}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
