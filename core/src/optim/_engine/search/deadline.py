@@ -36,11 +36,9 @@ from optim._engine.search.settings import AUTO, SearchSeconds
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
 
-LEAST_S, MOST_S = 30.0, 280.0
-"""What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
-
-WHOLE_S = 300.0
-"""After which a run has ended that was announced: what is beyond is for a proof that a busy machine draws out."""
+LEAST_S, MOST_S = 30.0, 250.0
+"""What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
+machine may draw the proof out by, a run has ended after 300 s."""
 
 _WHOLE_END_S, _LEAST_PART = 80.0, 0.2
 """A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
@@ -118,7 +116,6 @@ class Deadline:
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
-        self._most_s = WHOLE_S if asked_s == AUTO else math.inf
         self._is_given = asked_s not in (AUTO, 0)
         self.comparing_s = self.try_s = self._reading_s = 0.0
         self.notes: list[str] = []
@@ -287,8 +284,7 @@ class Deadline:
         """Seconds that the proof of what is delivered may take beyond what was announced."""
         if math.isinf(self.announced_s):
             return 0.0
-        floor_s = max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
-        return max(0.0, min(floor_s, self._most_s - self.announced_s))
+        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
 
     @property
     def end_s(self) -> float:
@@ -328,14 +324,18 @@ class Deadline:
     @property
     def for_original(self) -> float:
         """Seconds for what is done with the original before anything is tried."""
-        return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
+        return _ORIGINAL_SHARE * self._known_s
 
     def most_for_original(self, named: bool = False) -> float:
         """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
         if named and not self._is_given:
             return math.inf
-        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
-        return max(GRACE_S if named else STARTING_S, whole_s - self.spent)
+        return max(GRACE_S if named else STARTING_S, self._known_s - _CLOSING_S - self.spent)
+
+    @property
+    def _known_s(self) -> float:
+        """What was announced; the most that may be, until it is."""
+        return MOST_S if math.isinf(self.announced_s) else self.announced_s
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""
