@@ -32,6 +32,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
+from optim._engine.search.taste import KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -44,17 +45,14 @@ _WHOLE_END_S, _LEAST_PART = 80.0, 0.2
 """A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
 was named is proven by three rounds."""
 
-_ORIGINAL_SHARE = 0.2
-"""A share of the run, for work with the original before anything is tried: samples, reference, tolerance."""
-
 STARTING_S = 5.0
 """With less, a process that imports a plugin or a runtime has not started on a busy machine."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
 
-_FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
-"""The proof of what is delivered goes on until so much more is over than was announced: a shorter race proves nothing.
+_SHORT_FLOOR_S = 15.0
+"""The proof of what is delivered goes on until a fifth more is over than was announced: a shorter race proves nothing.
 A run of less than 30 s always has its 15 s for it."""
 
 _FLOOR_OF_LOOKS = 0.25
@@ -66,9 +64,6 @@ programs on two processors starts took six times their processor time, and closi
 
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
-
-_RACES_SHARE = 0.2
-"""Share of the search that is kept for races: candidates that nobody times are worth nothing."""
 
 PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
 """Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
@@ -173,7 +168,7 @@ class Deadline:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
-        self.reserve(RACES, _RACES_SHARE * seconds if self._races else 0.0)
+        self.reserve(RACES, KEPT * seconds if self._races else 0.0)
         self.sameness_s = _SAMENESS_SHARE * seconds
 
     # what is left
@@ -284,7 +279,7 @@ class Deadline:
         """Seconds that the proof of what is delivered may take beyond what was announced."""
         if math.isinf(self.announced_s):
             return 0.0
-        return max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+        return max(KEPT * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
 
     @property
     def end_s(self) -> float:
@@ -324,7 +319,7 @@ class Deadline:
     @property
     def for_original(self) -> float:
         """Seconds for what is done with the original before anything is tried."""
-        return _ORIGINAL_SHARE * self._known_s
+        return KEPT * self._known_s
 
     def most_for_original(self, named: bool = False) -> float:
         """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""

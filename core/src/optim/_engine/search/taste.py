@@ -20,6 +20,10 @@ SAME = 0.01
 HANGS_S = 900.0
 """What takes longer has hung: opening the original, a round of a race, a turn at the clock of another run."""
 
+KEPT = 0.2
+"""Share of a run for what is no search: a fifth for the original, before anything is tried, a fifth of the search for
+races, and a fifth more for a proof that a busy machine draws out."""
+
 FEW = 3
 """Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
 
