@@ -32,7 +32,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import KEPT
+from optim._engine.search.taste import DEAR, KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -40,10 +40,6 @@ LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "ot
 LEAST_S, MOST_S = 30.0, 250.0
 """What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
 machine may draw the proof out by, a run has ended after 300 s."""
-
-_WHOLE_END_S, _LEAST_PART = 80.0, 0.2
-"""A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
-was named is proven by three rounds."""
 
 STARTING_S = 5.0
 """With less, a process that imports a plugin or a runtime has not started on a busy machine."""
@@ -71,7 +67,7 @@ nothing is found that an end could prove. A proof of five models has no more tha
 runs of 30 s ended with 5 to 10 s unused."""
 
 GRACE_S = 10.0
-"""For what was begun in time: more lets slower passes end, and every search may end so much later."""
+"""For what was begun in time, a tenth of the run at most: every search may end so much later."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
@@ -157,11 +153,11 @@ class Deadline:
         self.timeout_s, self.must, self._races = timeout_s, must, races
         self._reserves = dict(self._reserves)
         self.search_s, self.explores_since = 0.0, self.now()
-        part = max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
+        most_s, samples = DEAR * self.announced_s, len(prepared.timed)
         self.lanes = LaneCosts(
-            prepared.open_s, prepared.run_s, len(prepared.timed), comparing_s=self.comparing_s, part=part, races=races
+            prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=most_s, races=races
         )
-        self.grace_s = part * GRACE_S
+        self.grace_s = min(GRACE_S, most_s)
         self.sameness_s = 0.0
 
     def explore(self, seconds: float) -> None:

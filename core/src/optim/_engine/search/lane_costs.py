@@ -27,7 +27,7 @@ LONG_S = 0.5
 """A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
 
 RACE_S = 7.0
-"""For a race of what may be delivered: it ends before that where the interval is narrow."""
+"""For a race of what may be delivered, a tenth of the run at most: it ends before that if the interval is narrow."""
 
 LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
@@ -44,7 +44,7 @@ class LaneCosts:
 
     Args:
         comparing_s: what one result takes to be compared on all samples.
-        part: of the full seconds of an end that the run has, 0..1.
+        race_s: the most for a race of what may be delivered.
         races: whether candidates are raced at all.
 
     Attributes:
@@ -65,13 +65,13 @@ class LaneCosts:
         samples: int = 1,
         *,
         comparing_s: float = 0.0,
-        part: float = 1.0,
+        race_s: float = RACE_S,
         races: bool = True,
     ) -> None:
         self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
         self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
         self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
-        self.race_s = part * RACE_S
+        self.race_s = min(RACE_S, race_s)
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
