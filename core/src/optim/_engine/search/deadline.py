@@ -47,10 +47,6 @@ STARTING_S = 5.0
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
 
-_SHORT_FLOOR_S = 15.0
-"""The proof of what is delivered goes on until a fifth more is over than was announced: a shorter race proves nothing.
-A run of less than 30 s always has its 15 s for it."""
-
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
 
@@ -272,22 +268,23 @@ class Deadline:
 
     @property
     def floor_s(self) -> float:
-        """Seconds that the proof of what is delivered may take beyond what was announced."""
+        """Seconds that the proof of what is delivered may take beyond what was announced: a shorter one proves nothing.
+
+        A run of less than 30 s may end as late as one of 30 s.
+        """
         if math.isinf(self.announced_s):
             return 0.0
-        return max(KEPT * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
+        return (1 + KEPT) * max(LEAST_S, self.announced_s) - self.announced_s
 
     @property
     def end_s(self) -> float:
         """Seconds until the proof of what is delivered must be over: later than announced, where it must be."""
-        if math.isinf(self.announced_s):
-            return math.inf
-        return max(self.spare_s + self.floor_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
+        return self.spare_s + self.floor_s
 
     @property
     def look_floor_s(self) -> float:
         """Seconds that a race while exploring has whatever is left; the end has its own."""
-        return self.floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+        return min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
 
     @property
     def may_prove(self) -> bool:
