@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from time import time as wall_clock
 
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
@@ -40,9 +41,6 @@ LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "ot
 LEAST_S, MOST_S = 30.0, 250.0
 """What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
 machine may draw the proof out by, a run has ended after 300 s."""
-
-STARTING_S = 5.0
-"""With less, a process that imports a plugin or a runtime has not started on a busy machine."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
