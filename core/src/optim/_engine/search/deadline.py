@@ -33,7 +33,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import DEAR, KEPT
+from optim._engine.search.taste import DEAR, FEW, KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -55,10 +55,9 @@ programs on two processors starts took six times their processor time, and closi
 _CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
 
-PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
-"""Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
-nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
-runs of 30 s ended with 5 to 10 s unused."""
+PROVEN_LANES = 1 + FEW
+"""Models whose proof is reserved. In half of what is left when the search begins: with more, nothing is found that an end
+could prove."""
 
 GRACE_S = 10.0
 """For what was begun in time, a tenth of the run at most: every search may end so much later."""
@@ -131,8 +130,7 @@ class Deadline:
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         left, writing_s = max(0.0, one.left), one.left - one.spare_s
         end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
-        two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
-        end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
+        end_s = min(end_s, left / 2)
         one.reserve(PROOF, end_s - writing_s)
         one.explore(max(0.0, left - end_s))
         return one
