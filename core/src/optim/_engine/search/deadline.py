@@ -66,10 +66,6 @@ LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
 tell that what won is no change."""
 
-_SAMENESS_SHARE = 0.08
-"""Share of the search for finding settings that change nothing. Races then save more than that, except on models that
-take seconds to open."""
-
 
 class Deadline:
     """The seconds of one run, from when this is made; :meth:`of_search` makes it that of a search.
@@ -157,7 +153,7 @@ class Deadline:
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
         self.reserve(RACES, KEPT * seconds if self._races else 0.0)
-        self.sameness_s = _SAMENESS_SHARE * seconds
+        self.sameness_s = DEAR * seconds
 
     # what is left
 

@@ -28,7 +28,7 @@ FEW = 3
 """Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
 
 DEAR = 0.1
-"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried; of the run, that
+"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried, and that telling idle settings may; of the run, that
 one race or one candidate may take at its end."""
 
 BUSY = 0.5
