@@ -11,15 +11,6 @@ processor time for the program that forks the lanes of what may be delivered."""
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
 
-_RUNS_A_LANE = 30
-"""Runs of a model for its warm-up and for the rounds without which nothing can be said."""
-
-_LANE_RUN_S = 0.6
-"""A model whose runs take longer than this together gets fewer of them."""
-
-_RUNS_A_ROUND = 2
-"""Of a slow model, by sample: one that is not timed, and one that is."""
-
 _SLOW_S = 0.05
 """A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
 
@@ -48,7 +39,7 @@ class LaneCosts:
         races: whether candidates are raced at all.
 
     Attributes:
-        lane_s: that a lane of a race is expected to take, opening its model included.
+        open_s: that a lane is expected to take until its model is open and compared.
         round_s: that one model takes in a round.
         race_s: of a race of what may be delivered.
         pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
@@ -69,21 +60,20 @@ class LaneCosts:
         races: bool = True,
     ) -> None:
         self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
-        self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
-        self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
+        of_sample_s = run_s if self.is_long else 2 * run_s  # one that is not timed, and one that is
+        self.round_s = of_sample_s * (1 if self.is_long else max(1, samples))
+        self._runs_s = (1 + LEAST_ROUNDS) * of_sample_s
+        self.open_s = _START_S + _STARTING_SHARE * open_s
         self.race_s = min(RACE_S, race_s)
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
-        self.lane_s = 0.5 * self.lane_s + 0.5 * (open_s + self._runs_s)
+        self.open_s = (self.open_s + open_s) / 2
 
     @property
-    def _runs_s(self) -> float:
-        """Seconds that a lane takes to run its model: slow models run less often, once before the least rounds."""
-        least_s = (1 + LEAST_ROUNDS) * self._run_s
-        if self.is_long:
-            return least_s
-        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _RUNS_A_ROUND * least_s))
+    def lane_s(self) -> float:
+        """Seconds that a lane is expected to take: its model opened, run before the race, and the least rounds."""
+        return self.open_s + self._runs_s
 
     @property
     def is_long(self) -> bool:

@@ -19,13 +19,10 @@ _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 """Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
 0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
 
-_OPENING_SHARE = 0.4
-"""Part of a lane's time that opening takes: it is not part of the race itself."""
-
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
     """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-    seconds = max(LOOK_S, seconds - _OPENING_SHARE * time.lanes.lane_s * lanes)
+    seconds = max(LOOK_S, seconds - time.lanes.open_s * lanes)
     effort = _look(time, seconds, one_sample=time.lanes.is_slow)
     return replace(effort, least_rounds=3, most_rounds=5, drop=False) if memory_only else effort
 
