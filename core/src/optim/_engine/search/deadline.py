@@ -228,10 +228,6 @@ class Deadline:
 
     # how long something may take
 
-    def at_least(self, floor_s: float, seconds: float) -> float:
-        """So many seconds, or what is begun may take whatever is left; what must be done has no bound."""
-        return math.inf if self.must else max(floor_s, seconds)
-
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped.
 
@@ -244,7 +240,7 @@ class Deadline:
 
     def most_for_repair(self, took_s: float) -> float:
         """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""
-        return self.at_least(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
+        return math.inf if self.must else max(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
 
     @property
     def for_repaired(self) -> float:
@@ -254,7 +250,7 @@ class Deadline:
     @property
     def for_reapplying(self) -> float:
         """Seconds for one step that is applied to another candidate at the end."""
-        return min(self.timeout_s, self.at_least(min(self.floor_s, self.end_s), self.before_last_race))
+        return min(self.timeout_s, self.for_look)
 
     # the end
 
@@ -274,9 +270,10 @@ class Deadline:
         return self.spare_s + self.floor_s
 
     @property
-    def look_floor_s(self) -> float:
-        """Seconds that a race while exploring has whatever is left; the end has its own."""
-        return min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+    def for_look(self) -> float:
+        """Seconds for a race that proves nothing: a quarter of the proof's floor whatever is left; no bound if it must."""
+        late_s = min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+        return math.inf if self.must else max(late_s, self.before_last_race)
 
     @property
     def may_prove(self) -> bool:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from optim._engine.jobs.lane import LONG_S
+
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
 processor time for the program that forks the lanes of what may be delivered."""
 
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
-
-_SLOW_S = 0.05
-"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
-
-LONG_S = 0.5
-"""A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
 
 RACE_S = 7.0
 """For a race of what may be delivered, a tenth of the run at most: it ends before that if the interval is narrow."""
@@ -81,16 +77,6 @@ class LaneCosts:
         return self._run_s > LONG_S
 
     @property
-    def is_slow(self) -> bool:
-        """Whether a run of the model takes so long that there are few of them."""
-        return self._run_s > _SLOW_S
-
-    @property
-    def races_again(self) -> bool:
-        """Whether what contends is timed twice: of what runs long, only where there is time; sizes need one race."""
-        return self._races and not self.is_long
-
-    @property
     def _program_s(self) -> float:
         return self.lane_s + (_PROGRAM_S if self.programs else 0.0)
 
@@ -98,12 +84,22 @@ class LaneCosts:
         """Seconds until so many models are open beside the original, and compared on all samples."""
         return (lanes + 1) * self._program_s + lanes * self._comparing_s
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its runs take more of a lane than opening it: then a look has three rounds, on one sample."""
+        return self._runs_s > self.open_s
+
+    @property
+    def again_s(self) -> float:
+        """Seconds that timing what contends again takes; sizes need one race."""
+        return (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
+
     def proof_s(self, lanes: int) -> float:
-        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
-        if self.is_long:
-            return self.opened_s(lanes)
-        again_s = (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
-        return self.opened_s(lanes) + self.race_s + again_s
+        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again.
+
+        What runs long is timed again only if there is time.
+        """
+        return self.opened_s(lanes) + (0.0 if self.is_long else self.race_s + self.again_s)
 
     @property
     def least_proof_s(self) -> float:
@@ -111,5 +107,9 @@ class LaneCosts:
         return self.opened_s(1) + (0.5 * self.race_s if self._races else 0.0)
 
     def most_timed(self, wanted: int) -> int:
-        """How many of so many models the last race has rounds for, if each is slow."""
-        return min(wanted, max(2, int(self.race_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted
+        """How many of so many models the last race has the least rounds for."""
+        return min(wanted, max(AGAIN_LANES, self.rounds_in(self.race_s, LEAST_ROUNDS) - 1))
+
+    def rounds_in(self, seconds: float, lanes: int) -> int:
+        """How many rounds of so many models fit into seconds."""
+        return int(seconds / max(lanes * self.round_s, 1e-9))

@@ -20,9 +20,9 @@ from optim.goal import Basis
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
-LEAST_LANES, _LEAST_SLOW_LANES = 5, 2
-"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models five took 79 s of 300 beside
-sixteen other programs."""
+LEAST_LANES = 5
+"""Looked at whatever the time, if a look in the end has time for them: the best of fewer says little about a stage. Of
+slow models five took 79 s of 300 beside sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -63,7 +63,7 @@ class Clock:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
             least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
-                them; :data:`LEAST_LANES` whatever the time, and fewer of slow models.
+                them; :data:`LEAST_LANES` whatever the time, and two of models that open slowly.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
@@ -89,7 +89,7 @@ class Clock:
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
         costs, left_s = self._time.lanes, self._time.to_explore
-        fewest = _LEAST_SLOW_LANES if costs.is_slow else LEAST_LANES
+        fewest = max(AGAIN_LANES, min(LEAST_LANES, int(self._time.for_look / costs.lane_s)))
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
@@ -97,8 +97,7 @@ class Clock:
     def _may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
         costs = self._time.lanes
-        lanes = 2 if costs.is_long else AGAIN_LANES + 1
-        return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
+        return self._time.spare_s > costs.again_s - costs.race_s / 2
 
     def first_look(
         self, candidates: Sequence[Candidate], seconds: float, *, on_all_samples: bool = False

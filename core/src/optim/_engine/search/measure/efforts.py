@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
+
+_LOOK_ROUNDS = 5
+"""Of a look while exploring: more leave fewer candidates."""
 
 _DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
 """How much longer the last of them goes on while noise leaves open if the best is faster. The second is the share of
@@ -22,9 +25,8 @@ _LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
     """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-    seconds = max(LOOK_S, seconds - time.lanes.open_s * lanes)
-    effort = _look(time, seconds, one_sample=time.lanes.is_slow)
-    return replace(effort, least_rounds=3, most_rounds=5, drop=False) if memory_only else effort
+    effort = _look(time, max(LOOK_S, seconds - time.lanes.open_s * lanes), one_sample=time.lanes.is_slow)
+    return replace(effort, least_rounds=LEAST_ROUNDS, most_rounds=_LOOK_ROUNDS, drop=False) if memory_only else effort
 
 
 def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
@@ -35,20 +37,20 @@ def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
 def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
     return Effort(
         time.lanes.pace * seconds,
-        least_rounds=3 if one_sample else 5,
+        least_rounds=LEAST_ROUNDS if one_sample else _LOOK_ROUNDS,
         most_rounds=20,
         width=0.03,
         gain_width=_LOOK_WIDTH,
         fresh=False,
         most_samples=1 if one_sample else None,
-        whole_s=time.at_least(time.look_floor_s, time.before_last_race),
+        whole_s=time.for_look,
     )
 
 
 def final(time: Deadline, lanes: int) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
     costs = time.lanes
-    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
+    again_s = 0.0 if costs.is_long else costs.again_s
     effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=lanes > 1)
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
     left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
@@ -69,9 +71,7 @@ def aside(time: Deadline, lanes: int, *, drop: bool = False) -> Effort:
 
 def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
     costs = time.lanes
-    if costs.is_slow:
-        there_is_time_for = int(seconds / ((lanes + 1) * costs.round_s))
-        least_rounds = min(least_rounds, max(LEAST_ROUNDS, there_is_time_for))
+    least_rounds = min(least_rounds, max(LEAST_ROUNDS, costs.rounds_in(seconds, lanes + 1)))
     seconds *= costs.pace
     return Effort(
         seconds=seconds,

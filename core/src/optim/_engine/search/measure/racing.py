@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 from optim._engine.compare.place import Place
 from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
-from optim._engine.jobs.lane import LaneClock
-from optim._engine.search.lane_costs import LEAST_ROUNDS, LONG_S
+from optim._engine.jobs.lane import LONG_S, LaneClock
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
