@@ -86,8 +86,8 @@ class LaneCosts:
 
     @property
     def is_slow(self) -> bool:
-        """Whether its runs take more of a lane than opening it: then a look has three rounds, on one sample."""
-        return self._runs_s > self.open_s
+        """Whether each of its runs counts, or they take more of a lane than opening: a look has three then, on one sample."""
+        return self.is_long or self._runs_s > self.open_s
 
     @property
     def again_s(self) -> float:
