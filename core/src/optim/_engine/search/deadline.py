@@ -52,7 +52,7 @@ _MOST_SLOWNESS = 3.0
 """What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
 programs on two processors starts took six times their processor time, and closing 2 to 7 s."""
 
-_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
+_CLOSING_S, BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
 
 PROVEN_LANES = 1 + FEW
@@ -107,7 +107,7 @@ class Deadline:
 
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
-        writing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
+        writing_s = (_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness
         self.reserve(WRITING, max(writing_s, self._reading_s))
 
     def note_reading(self, seconds: float) -> None:

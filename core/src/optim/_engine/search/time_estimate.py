@@ -13,7 +13,7 @@ from statistics import fmean, geometric_mean, median
 
 from optim._engine.compare.place import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.search.deadline import LEAST_S, MOST_S, PROVEN_LANES, Deadline
+from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, PROVEN_LANES, Deadline
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
@@ -23,9 +23,6 @@ from optim.jobs.wire import to_wire
 _TRIES_A_PASS = 2.0
 """Times that a pass takes what one of its candidates and its lane take. It is tried with several sets of options and on
 several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes share the work."""
-
-_CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
-"""A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
 
 _LOOKS = 0.25
 """Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
@@ -46,9 +43,8 @@ class Load:
 
     @property
     def candidate_s(self) -> float:
-        """Seconds that a candidate is guessed to take."""
-        runs_s = _RUNS_A_CANDIDATE * self.run_s
-        return _CANDIDATE_S + self.size_bytes / _BYTES_A_SECOND + self.nodes / _NODES_A_SECOND + runs_s + self.open_s
+        """Seconds that a candidate is guessed to take: its weights read and written, and then what a lane takes."""
+        return 2 * self.size_bytes / BYTES_A_SECOND + self.lane_s
 
     @property
     def lane_s(self) -> float:

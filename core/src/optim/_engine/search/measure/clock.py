@@ -48,6 +48,7 @@ class Clock:
         self.base: LaneResult | None = None
         self.board = board
         self._goal = board.objective.goal
+        self._decides = self._goal.basis in (Basis.CALLS, Basis.CLOCK)
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -134,8 +135,8 @@ class Clock:
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort = self._decided(efforts.final(self._time, len(candidates)))
-        samples = self._races.prepared.compared
+        effort, samples = efforts.final(self._time, len(candidates)), self._races.prepared.compared
+        effort = replace(effort, decides=self._decides)
         return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
@@ -171,7 +172,7 @@ class Clock:
             self._time.note(_ONCE)
             return list(items)
         self._races.say(f"timing {_models(items)} again in fresh processes")
-        effort = self._decided(efforts.again(self._time, len(items)))
+        effort = replace(efforts.again(self._time, len(items)), decides=self._decides)
         _, results = self._races.race([item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
@@ -216,10 +217,6 @@ class Clock:
                 self.board[candidate].is_late = True
                 self.board[candidate].objection = Objection(late_text(result.late))
         return base, results
-
-    def _decided(self, effort: Effort) -> Effort:
-        """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
-        return replace(effort, decides=self._goal.basis in (Basis.CALLS, Basis.CLOCK))
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""
