@@ -97,7 +97,7 @@ class Deadline:
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
         self._is_given = asked_s not in (AUTO, 0)
-        self.comparing_s = self.try_s = self._reading_s = 0.0
+        self.comparing_s = self.try_s = 0.0
         self.notes: list[str] = []
         self._reserves: dict[str, float] = {}
 
@@ -108,11 +108,11 @@ class Deadline:
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
         writing_s = (_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness
-        self.reserve(WRITING, max(writing_s, self._reading_s))
+        self.reserve(WRITING, max(writing_s, self._reserves.get(WRITING, 0.0)))
 
     def note_reading(self, seconds: float) -> None:
         """Note what bringing the model into the store took: delivering it copies and hashes it once more."""
-        self._reading_s = seconds
+        self.reserve(WRITING, seconds)
 
     def note(self, text: str) -> None:
         """Have the report say once what there was no time for; nothing for an empty text."""
@@ -133,26 +133,20 @@ class Deadline:
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
-        one = copy(self)
-        one._begin_search(prepared, timeout_s, races, must)
-        return one
-
-    def _begin_search(self, prepared: Prepared, timeout_s: float, races: bool, must: bool) -> None:
-        self.timeout_s, self.must, self._races = timeout_s, must, races
-        self._reserves = dict(self._reserves)
-        self.search_s, self.explores_since = 0.0, self.now()
-        most_s, samples = DEAR * self.announced_s, len(prepared.timed)
-        self.lanes = LaneCosts(
+        one, most_s, samples = copy(self), DEAR * self.announced_s, len(prepared.timed)
+        one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
+        one.search_s, one.explores_since, one.sameness_s = 0.0, self.now(), 0.0
+        one.grace_s = min(GRACE_S, most_s)
+        one.lanes = LaneCosts(
             prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=most_s, races=races
         )
-        self.grace_s = min(GRACE_S, most_s)
-        self.sameness_s = 0.0
+        return one
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
-        self.reserve(RACES, KEPT * seconds if self._races else 0.0)
+        self.reserve(RACES, KEPT * seconds if self.lanes.races else 0.0)
         self.sameness_s = DEAR * seconds
 
     # what is left

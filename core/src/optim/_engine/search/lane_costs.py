@@ -32,9 +32,9 @@ class LaneCosts:
     Args:
         comparing_s: what one result takes to be compared on all samples.
         race_s: the most for a race of what may be delivered.
-        races: whether candidates are raced at all.
 
     Attributes:
+        races: whether candidates are raced at all.
         open_s: that a lane is expected to take until its model is open and compared.
         round_s: that one model takes in a round.
         race_s: of a race of what may be delivered.
@@ -55,7 +55,7 @@ class LaneCosts:
         race_s: float = RACE_S,
         races: bool = True,
     ) -> None:
-        self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
+        self._run_s, self._comparing_s, self.races = run_s, comparing_s, races
         of_sample_s = run_s if self.is_long else 2 * run_s  # one that is not timed, and one that is
         self.round_s = of_sample_s * (1 if self.is_long else max(1, samples))
         self._runs_s = (1 + LEAST_ROUNDS) * of_sample_s
@@ -92,7 +92,7 @@ class LaneCosts:
     @property
     def again_s(self) -> float:
         """Seconds that timing what contends again takes; sizes need one race."""
-        return (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
+        return (AGAIN_LANES + 1) * self._program_s + self.race_s if self.races else 0.0
 
     def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again.
@@ -104,7 +104,7 @@ class LaneCosts:
     @property
     def least_proof_s(self) -> float:
         """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
-        return self.opened_s(1) + (0.5 * self.race_s if self._races else 0.0)
+        return self.opened_s(1) + (0.5 * self.race_s if self.races else 0.0)
 
     def most_timed(self, wanted: int) -> int:
         """How many of so many models the last race has the least rounds for."""

@@ -126,7 +126,7 @@ class Rounds:
 
     def run(self, number: int) -> bool:
         """Run a round, and see whether others disturbed it; False where the time ended it, and it is forgotten."""
-        alive = [i for i in self.lanes if self.lanes[i].racing and i not in self.failures]
+        alive = [i for i, lane in self.lanes.items() if lane.racing]
         self.order.shuffle(alive)
         for i in alive:
             if time.monotonic() >= self.end:
@@ -141,12 +141,12 @@ class Rounds:
                     break
                 if i == 0:
                     raise
-                self.failures[i] = failed.reason
+                self.failures[i], self.lanes[i].racing = failed.reason, False
                 if failed.kind == "limit":
                     self.late[i] = failed.reason
-        raced = [self.lanes[i] for i in alive if i not in self.failures]
-        if time.monotonic() >= self.end and any(len(one.times) <= number for one in raced):
-            for one in (self.lanes[i] for i in alive):
+        raced = [self.lanes[i] for i in alive]
+        if time.monotonic() >= self.end and any(one.racing and len(one.times) <= number for one in raced):
+            for one in raced:
                 del one.times[number:], one.calls[number:], one.goal[number:]
             self.cut_short = True
             return False
@@ -194,7 +194,7 @@ class Rounds:
     def _judged(self) -> Leader | None:
         """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
         base, kept = self.lanes[0], self.kept
-        racing = {i: lane for i, lane in self.lanes.items() if i and lane.racing and i not in self.failures}
+        racing = {i: lane for i, lane in self.lanes.items() if i and lane.racing}
         ratios = {i: goal_ratio(one.goal, base.goal, kept) or ratio_of(one, base, kept) for i, one in racing.items()}
         if not ratios:
             return None
