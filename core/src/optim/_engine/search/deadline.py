@@ -7,7 +7,7 @@ what is left:
 reserved            how long                                                      for
 ==================  ============================================================  ==================================
 ``WRITING``         1.5 s, and 1 s for each 300 MB; what reading took, if more    the report, the lock, the model
-``PROOF``           what proving five models takes; half of a search at most      the last races
+``PROOF``           what proving four models takes; the end has half at most      the last races
 ``OTHERS``          what a search on several targets leaves to the others         the other targets
 ``RACES``           a fifth of the search                                         timing what was found
 ``LATER``           the share of later stages                                     their candidates
@@ -33,7 +33,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import DEAR, FEW, KEPT
+from optim._engine.search.taste import DEAR, KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -54,10 +54,6 @@ programs on two processors starts took six times their processor time, and closi
 
 _CLOSING_S, BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
-
-PROVEN_LANES = 1 + FEW
-"""Models whose proof is reserved. In half of what is left when the search begins: with more, nothing is found that an end
-could prove."""
 
 GRACE_S = 10.0
 """For what was begun in time, a tenth of the run at most: every search may end so much later."""
@@ -124,11 +120,9 @@ class Deadline:
         if math.isinf(self.announced_s):
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
-        left, writing_s = max(0.0, one.left), one.left - one.spare_s
-        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
-        end_s = min(end_s, left / 2)
-        one.reserve(PROOF, end_s - writing_s)
-        one.explore(max(0.0, left - end_s))
+        proof_s = one.lanes.proof_s() if races else one.lanes.proof_s(1)  # a size needs no race, its latency does
+        one.reserve(PROOF, min(proof_s, one.spare_s - max(0.0, one.left) / 2))  # with more, there is little to prove
+        one.explore(max(0.0, one.before(PROOF)))
         return one
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:

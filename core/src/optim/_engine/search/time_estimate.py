@@ -13,7 +13,7 @@ from statistics import fmean, geometric_mean, median
 
 from optim._engine.compare.place import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, PROVEN_LANES, Deadline
+from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, Deadline
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
@@ -118,7 +118,7 @@ def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: flo
     """Seconds of a whole run that has been going on for so long, 30 to 300."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(PROVEN_LANES)))
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s()))
 
 
 def of_several(estimates: Sequence[float]) -> float:
