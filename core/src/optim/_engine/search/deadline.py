@@ -237,8 +237,9 @@ class Deadline:
 
     @property
     def for_reapplying(self) -> float:
-        """Seconds for one step that is applied to another candidate at the end."""
-        return min(self.timeout_s, self.for_look)
+        """Seconds for one step that is applied to another candidate at the end: the floor of the proof, or what is left."""
+        late_s = min(self.floor_s, self.end_s)
+        return self.timeout_s if self.must else min(self.timeout_s, max(late_s, self.before_last_race))
 
     # the end
 
