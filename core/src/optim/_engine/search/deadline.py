@@ -81,7 +81,6 @@ class Deadline:
         search_s: that the search began with.
         timeout_s: the most that one candidate may take, and one model to open.
         must: whether something was named: that is proven, whatever the time.
-        sameness_s: left for telling settings that change nothing, while exploring.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
         one, most_s, samples = copy(self), DEAR * self.announced_s, len(prepared.timed)
         one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
-        one.search_s, one.explores_since, one.sameness_s = 0.0, self.now(), 0.0
+        one.search_s, one.explores_since = 0.0, self.now()
         one.grace_s = min(GRACE_S, most_s)
         one.lanes = LaneCosts(
             prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=most_s, races=races
@@ -141,7 +140,6 @@ class Deadline:
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
         self.reserve(RACES, KEPT * seconds if self.lanes.races else 0.0)
-        self.sameness_s = DEAR * seconds
 
     # what is left
 

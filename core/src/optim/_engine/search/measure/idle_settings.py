@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.state import Candidate
+from optim._engine.search.taste import DEAR
 from optim.model import Model
 
 _IDLE = "no change: the runtime builds the same graph from the model "
 
 
 class IdleSettings:
-    """Finds them for one search: in a share of its time, and of what won in what the proof may take.
+    """Finds them for one search: in a tenth of its time, and of what won in what the proof may take.
 
     Args:
         find: what the runtime makes of models, in so many seconds: :meth:`Workbench.session_digests`.
@@ -30,7 +31,7 @@ class IdleSettings:
         self._find = find
         self._time = time
         self._of_winner = of_winner
-        self._spent_until = 0.0
+        self._spent_s = self._spent_until = 0.0
         self._digests: dict[str, str] = {}
 
     def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
@@ -68,10 +69,10 @@ class IdleSettings:
     def _ask(self, models: Iterable[Model]) -> None:
         """Finds what the runtime makes of models of which no earlier look said it."""
         new, time = [model for model in models if model.digest not in self._digests], self._time
-        seconds, began = max(LEAST_REPAIR_S, time.end_s) if self._of_winner else time.sameness_s, time.now()
+        left_s, began = DEAR * time.search_s - self._spent_s, time.now()
         if new:
-            self._digests |= self._find(new, seconds)
-            time.sameness_s -= time.now() - max(began, self._spent_until)  # threads that ask together spend it once
+            self._digests |= self._find(new, max(LEAST_REPAIR_S, time.end_s) if self._of_winner else left_s)
+            self._spent_s += time.now() - max(began, self._spent_until)  # threads that ask together spend it once
             self._spent_until = time.now()
 
 
