@@ -17,18 +17,13 @@ from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, Deadl
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
+from optim._engine.search.taste import KEPT
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
 
 _TRIES_A_PASS = 2.0
 """Times that a pass takes what one of its candidates and its lane take. It is tried with several sets of options and on
 several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes share the work."""
-
-_LOOKS = 0.25
-"""Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
-
-_FARTHEST = 4.0
-"""What is learned corrects the estimate by so much at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +90,12 @@ class PassCosts:
 
     def of(self, names: Sequence[str]) -> float:
         """What some passes take together, times what is guessed of one."""
-        return sum(self._bounded(self.factors.get(name, self._usual)) for name in names)
+        usual = geometric_mean(self.factors.values()) if self.factors else 1.0
+        return sum(self.factors.get(name, usual) for name in names)
 
     def knows(self, name: str) -> bool:
         """Whether a pass was tried on this machine before."""
         return name in self.factors
-
-    @property
-    def _usual(self) -> float:
-        known = [self._bounded(factor) for factor in self.factors.values()]
-        return geometric_mean(known) if known else 1.0
-
-    def _bounded(self, factor: float) -> float:
-        return min(_FARTHEST, max(1 / _FARTHEST, factor))
 
 
 def _key() -> str:
@@ -115,16 +103,16 @@ def _key() -> str:
 
 
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
-    """Seconds of a whole run that has been going on for so long, 30 to 300."""
+    """Seconds of a whole run that has been going on for so long, 30 to 250."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
     return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s()))
 
 
 def of_several(estimates: Sequence[float]) -> float:
-    """Seconds of a run on several targets: that of the longest, and first looks at the others, 300 at most."""
+    """Seconds of a run on several targets: that of the longest, and a fifth for first looks at each of the others."""
     longest = max(estimates)
-    return min(MOST_S, longest + _LOOKS * (sum(estimates) - longest))
+    return min(MOST_S, longest + KEPT * (sum(estimates) - longest))
 
 
 def in_words(seconds: float) -> str:
