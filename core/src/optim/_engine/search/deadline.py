@@ -235,7 +235,7 @@ class Deadline:
 
     @property
     def for_reapplying(self) -> float:
-        """Seconds for one step that is applied to another candidate at the end: the floor of the proof, or what is left."""
+        """Seconds for one step that is applied again at the end: the floor of the proof, or what is left."""
         late_s = min(self.floor_s, self.end_s)
         return self.timeout_s if self.must else min(self.timeout_s, max(late_s, self.before_last_race))
 
@@ -258,7 +258,7 @@ class Deadline:
 
     @property
     def for_look(self) -> float:
-        """Seconds for a race that proves nothing: a quarter of the proof's floor whatever is left; no bound if it must."""
+        """Seconds for a race that proves nothing: a quarter of the proof's floor, whatever is left."""
         late_s = min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
         return math.inf if self.must else max(late_s, self.before_last_race)
 
