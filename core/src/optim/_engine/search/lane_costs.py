@@ -87,7 +87,7 @@ class LaneCosts:
 
     @property
     def is_slow(self) -> bool:
-        """Whether each of its runs counts, or they take more of a lane than opening: a look has three then, on one sample."""
+        """Whether runs take more of a lane than opening it does: a look then has three rounds, on one sample."""
         return self.is_long or self._runs_s > self.open_s
 
     @property

@@ -38,6 +38,9 @@ class Clock:
     """Times candidates against the original within the search's time.
 
     Attributes:
+        races: of the run.
+        board: what was found of each model.
+        time: what the search has.
         base: the original in the last race.
         proves: whether that was a race of the end.
     """

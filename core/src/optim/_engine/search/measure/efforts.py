@@ -13,9 +13,9 @@ LOOK_S = 1.0
 
 _ROUNDS, _MOST_ROUNDS = 10, 40
 _WIDTH, _GAIN_WIDTH = 0.015, 0.1
-"""Of a race of what may be delivered: how many rounds, and how wide the best interval may be, as a share of the ratio or
-of the gain. At a ratio of 0.5 the latter is 5 hundredths: two processes of one graph differ by some. A look has half of
-the rounds, and twice the width."""
+"""Of a race of what may be delivered: how many rounds, and how wide the best interval may be, as a share of the ratio
+or of the gain. At a ratio of 0.5 the latter is 5 hundredths: two processes of one graph differ by some. A look has half
+of the rounds, and twice the width."""
 
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
