@@ -113,7 +113,7 @@ def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(cloc
     run.note_reading(25.0)
     run.note_size(1_000_000_000)
     assert run.left - run.spare_s == pytest.approx(25.0)
-    run.note_reading(0.0)  # it was in the store
+    run = Deadline(100.0, clock)  # it was in the store
     run.note_size(1_000_000_000)
     assert run.left - run.spare_s == pytest.approx(1.5 + 1000 / 300)
 

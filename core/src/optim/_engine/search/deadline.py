@@ -102,12 +102,11 @@ class Deadline:
 
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
-        writing_s = (_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness
-        self.reserve(WRITING, max(writing_s, self._reserves.get(WRITING, 0.0)))
+        self.note_reading((_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness)
 
     def note_reading(self, seconds: float) -> None:
         """Note what bringing the model into the store took: delivering it copies and hashes it once more."""
-        self.reserve(WRITING, seconds)
+        self.reserve(WRITING, max(seconds, self._reserves.get(WRITING, 0.0)))
 
     def note(self, text: str) -> None:
         """Have the report say once what there was no time for; nothing for an empty text."""
