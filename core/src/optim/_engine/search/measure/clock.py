@@ -92,7 +92,7 @@ class Clock:
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
         costs, left_s = self.time.lanes, self.time.to_explore
-        fewest = max(AGAIN_LANES, min(LEAST_LANES, int(self.time.for_look / costs.lane_s)))
+        fewest = max(AGAIN_LANES, int(min(LEAST_LANES, self.time.for_look / costs.lane_s)))
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
