@@ -18,7 +18,7 @@ from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
 from optim._engine.runs.run import run_source
 from optim._engine.search import deadline
-from optim._engine.search.deadline import LEAST_S, MOST_S, Deadline
+from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.clock import Clock
@@ -67,10 +67,10 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     assert run.left == 80.0
 
 
-def test_a_short_run_has_a_tenth_for_a_race_or_a_late_candidate_and_is_proven_until_one_of_30_s_ends(clock):
+def test_a_short_run_has_its_part_of_the_end_and_is_proven_until_one_of_30_s_ends(clock):
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
-    assert (time.grace_s, efforts.final(time, 2).seconds) == (2.0, 2.0)
+    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S / 4, RACE_S / 4)
     assert time.end_s == pytest.approx(1.2 * LEAST_S - 1.8)
 
 

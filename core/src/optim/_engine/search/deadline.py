@@ -31,9 +31,9 @@ from time import time as wall_clock
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
+from optim._engine.search.lane_costs import AGAIN_LANES, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import DEAR, KEPT
+from optim._engine.search.taste import KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -41,6 +41,9 @@ LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "ot
 LEAST_S, MOST_S = 30.0, 250.0
 """What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
 machine may draw the proof out by, a run has ended after 300 s."""
+
+_WHOLE_END_S = 80.0
+"""A run that is shorter has its part of the seconds of the last races and of the grace of a candidate."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
@@ -56,7 +59,7 @@ _CLOSING_S, BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
 
 GRACE_S = 10.0
-"""For what was begun in time, a tenth of the run at most: every search may end so much later."""
+"""For what was begun in time: more lets slower passes end, and every search may end so much later."""
 
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
@@ -125,12 +128,12 @@ class Deadline:
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
-        one, most_s, samples = copy(self), DEAR * self.announced_s, len(prepared.timed)
+        one, part, samples = copy(self), min(1.0, self.announced_s / _WHOLE_END_S), len(prepared.timed)
         one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
         one.search_s, one.explores_since = 0.0, self.now()
-        one.grace_s = min(GRACE_S, most_s)
+        one.grace_s = part * GRACE_S
         one.lanes = LaneCosts(
-            prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=most_s, races=races
+            prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=part * RACE_S, races=races
         )
         return one
 

@@ -14,8 +14,17 @@ processor time for the program that forks the lanes of what may be delivered."""
 _STARTING_SHARE = 0.6
 """Part of the time to open a model alone that a lane takes: lanes open two at a time."""
 
+_RUNS_A_LANE = 30
+"""Runs of a model for its warm-up and for the rounds without which nothing can be said."""
+
+_LANE_RUN_S = 0.6
+"""A model whose runs take longer than this together gets fewer of them."""
+
+_SLOW_S = 0.05
+"""A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
+
 RACE_S = 7.0
-"""For a race of what may be delivered, a tenth of the run at most: it ends before that if the interval is narrow."""
+"""For a race of what may be delivered: it ends before that if the interval is narrow."""
 
 LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
@@ -32,7 +41,6 @@ class LaneCosts:
 
     Args:
         comparing_s: what one result takes to be compared on all samples.
-        race_s: the most for a race of what may be delivered.
 
     Attributes:
         races: whether candidates are raced at all.
@@ -59,9 +67,10 @@ class LaneCosts:
         self._run_s, self._comparing_s, self.races = run_s, comparing_s, races
         of_sample_s = run_s if self.is_long else 2 * run_s  # one that is not timed, and one that is
         self.round_s = of_sample_s * (1 if self.is_long else max(1, samples))
-        self._runs_s = (1 + LEAST_ROUNDS) * of_sample_s
+        least_s = (1 + LEAST_ROUNDS) * of_sample_s
+        self._runs_s = least_s if self.is_long else min(_RUNS_A_LANE * run_s, max(_LANE_RUN_S, least_s))
         self.open_s = _START_S + _STARTING_SHARE * open_s
-        self.race_s = min(RACE_S, race_s)
+        self.race_s = race_s
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
@@ -69,7 +78,7 @@ class LaneCosts:
 
     @property
     def lane_s(self) -> float:
-        """Seconds that a lane is expected to take: its model opened, run before the race, and the least rounds."""
+        """Seconds that a lane is expected to take: its model opened, and its runs; slow models run less often."""
         return self.open_s + self._runs_s
 
     @property
@@ -87,8 +96,8 @@ class LaneCosts:
 
     @property
     def is_slow(self) -> bool:
-        """Whether runs take more of a lane than opening it does: a look then has three rounds, on one sample."""
-        return self.is_long or self._runs_s > self.open_s
+        """Whether a run of the model takes so long that there are few of them."""
+        return self._run_s > _SLOW_S
 
     @property
     def again_s(self) -> float:

@@ -28,8 +28,7 @@ FEW = 3
 """Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
 
 DEAR = 0.1
-"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried, and that settings
-may take to be told apart; and of the run, that one race or one candidate may take at its end."""
+"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""
 
 BUSY = 0.5
 """Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""

@@ -21,8 +21,8 @@ _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
 LEAST_LANES = 5
-"""Looked at whatever the time, if a look in the end has time for them: the best of fewer says little about a stage. Of
-slow models five took 79 s of 300 beside sixteen other programs."""
+"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models two are: five took 79 s of
+300 beside sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -66,7 +66,7 @@ class Clock:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
             least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
-                them; :data:`LEAST_LANES` whatever the time, and two of models that open slowly.
+                them; :data:`LEAST_LANES` whatever the time, and two of slow models.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
@@ -92,7 +92,7 @@ class Clock:
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
         costs, left_s = self.time.lanes, self.time.to_explore
-        fewest = max(AGAIN_LANES, int(min(LEAST_LANES, self.time.for_look / costs.lane_s)))
+        fewest = AGAIN_LANES if costs.is_slow else LEAST_LANES
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 

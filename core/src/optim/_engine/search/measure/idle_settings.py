@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.state import Candidate
-from optim._engine.search.taste import DEAR
 from optim.model import Model
+
+_SHARE = 0.08
+"""Of the search: races then save more than that, except on models that take seconds to open."""
 
 _IDLE = "no change: the runtime builds the same graph from the model "
 
 
 class IdleSettings:
-    """Finds them for one search: in a tenth of its time, and of what won in what the proof may take.
+    """Finds them for one search: in a share of its time, and of what won in what the proof may take.
 
     Args:
         find: what the runtime makes of models, in so many seconds: :meth:`Workbench.session_digests`.
@@ -69,7 +71,7 @@ class IdleSettings:
     def _ask(self, models: Iterable[Model]) -> None:
         """Finds what the runtime makes of models of which no earlier look said it."""
         new, time = [model for model in models if model.digest not in self._digests], self._time
-        left_s, began = DEAR * time.search_s - self._spent_s, time.now()
+        left_s, began = _SHARE * time.search_s - self._spent_s, time.now()
         if new:
             self._digests |= self._find(new, max(LEAST_REPAIR_S, time.end_s) if self._of_winner else left_s)
             self._spent_s += time.now() - max(began, self._spent_until)  # threads that ask together spend it once
