@@ -86,6 +86,13 @@ class Deadline:
         must: whether something was named: that is proven, whatever the time.
     """
 
+    lanes: LaneCosts
+    must: bool
+    explores_since: float
+    grace_s: float
+    search_s: float
+    timeout_s: float
+
     def __init__(
         self, asked_s: SearchSeconds = AUTO, now: Callable[[], float] = time.monotonic, start: Start | None = None
     ) -> None:
