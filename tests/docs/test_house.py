@@ -51,7 +51,7 @@ BUDGETS = {
     "optim._engine.repair": 1_900,
     "optim._engine.reports": 2_100,
     "optim._engine.runs": 4_175,
-    "optim._engine.search": 8_875,
+    "optim._engine.search": 8_765,
     "optim._engine.sources": 1_000,
     "optim._engine.timing": 600,
     "optim.cli_kit": 950,
