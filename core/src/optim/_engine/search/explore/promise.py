@@ -24,10 +24,6 @@ none is too little to be tried."""
 BENEATH = (Stage.QUANTIZE, Stage.CONVERT_PRECISION)
 """Stages that make another model of what fusions leave, and gain beside them."""
 
-_GUESSED_S = 2.0
-"""What a pass is expected to take that has not been tried here: that of most on models of 100 MB, times what earlier
-runs on this machine found of it."""
-
 _CALIBRATION = 4.0
 """Times as long, where it runs the model on samples: MiniLM took 2.3 s in 8 bits without, and 11.7 with them."""
 
@@ -138,10 +134,12 @@ class Promises:
         return max([0.0, *self._gained.values()])
 
     def expected_s(self, name: str) -> float:
-        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before.
+
+        What it took before is a factor to what most passes take, which is about a second.
+        """
         is_dear = name in self._calibrating and not self._costs.knows(name)
-        guessed_s = _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
-        return self._seconds.get(name) or guessed_s
+        return self._seconds.get(name) or self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""

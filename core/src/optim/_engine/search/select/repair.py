@@ -22,6 +22,7 @@ from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Application, Attempt, Candidate, Step, StepKey
+from optim._engine.search.taste import TURN
 from optim._engine.search.workbench import Applied, Workbench
 from optim.jobs.process import WorkerFailed
 
@@ -31,9 +32,6 @@ samples, from the source, or under other session settings."""
 
 _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
-
-_SHARE = 0.5
-"""Share of the remaining time for one repair: its result is made and timed, and other passes have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class Repairs:
         if seconds <= 0 or most_s <= 0:
             broken.unrepaired = "not repaired: no search time left"
             return None
-        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * _SHARE, most_s))
+        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
         if repair is None:
             return None
         options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
@@ -227,8 +225,8 @@ class Repairs:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        seconds = min(_SHARE * self._time.before_last_race, most_s)
-        if held > REPAIRABLE * limit or seconds < _SHARE * LEAST_REPAIR_S:
+        seconds = min(TURN * self._time.before_last_race, most_s)
+        if held > REPAIRABLE * limit or seconds < TURN * LEAST_REPAIR_S:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
         return self._repaired(candidate, aim, seconds, "for all samples")
