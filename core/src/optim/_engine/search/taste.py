@@ -36,7 +36,7 @@ TURN = 0.5
 nothing is left to go on with."""
 
 DEAR = 0.1
-"""Share of the time that may go to something that has shown no gain: asking or trying one pass, counting the work."""
+"""Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""
 
 BUSY = 0.5
 """Share of disturbed rounds from which a report speaks of them, and a gain of settings alone is undecided."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from optim._engine.jobs import kernels
 from optim._engine.search.deadline import LEAST_S
-from optim._engine.search.taste import DEAR
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import cache_key
 from optim._engine.timing import work_job
@@ -33,6 +32,9 @@ _MEASURING_S = 20.0
 
 _DISTURBED = 0.25
 """Half of all kernels may be spread by more: else other programs made the figures."""
+
+_COUNTING_SHARE = 0.04
+"""Of the run that is left, for counting multiplications: the original is opened and run once more."""
 
 _LEAST_RATIO = 0.05
 """No kernel is faster than that beside one of float32: what says so was not computed."""
@@ -103,7 +105,7 @@ class KernelGains:
         """The work as it is on a sample; empty where it cannot be counted, or takes too long."""
         bench, prepared = self._bench, self._bench.prepared
         took_s = prepared.open_s + prepared.run_s
-        if not self.measures or not self._work or took_s > DEAR * bench.deadline.left:
+        if not self.measures or not self._work or took_s > _COUNTING_SHARE * bench.deadline.left:
             return work_job.Answer({})
         sample = prepared.timed[0]
         key = bench.keys.found("work", bench.original.digest, sample)
