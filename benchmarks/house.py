@@ -67,19 +67,23 @@ class Content:
         inside: those named inside functions and for type checks.
         signatures: of its functions.
         calls: line and number of positional arguments of each call.
+        classes: names of its classes.
+        own_classes: names of those at module level.
     """
 
     imports: frozenset[str]
     inside: frozenset[str]
     signatures: tuple[Signature, ...]
     calls: tuple[tuple[int, int], ...]
+    classes: tuple[str, ...]
+    own_classes: tuple[str, ...]
 
 
 @cache
 def content_of(source: str) -> Content:
     """A file, parsed and walked once."""
     imports: dict[bool, set[str]] = {False: set(), True: set()}
-    signatures, calls = [], []
+    signatures, calls, classes = [], [], []
 
     def visit(node: ast.AST, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
@@ -88,6 +92,8 @@ def content_of(source: str) -> Content:
                 signatures.append(_signature(child))
             elif isinstance(child, ast.Call):
                 calls.append((child.lineno, len(child.args)))
+            elif isinstance(child, ast.ClassDef):
+                classes.append(child.name)
             elif isinstance(child, ast.Import):
                 imports[inside].update(alias.name for alias in child.names)
             elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
@@ -95,8 +101,12 @@ def content_of(source: str) -> Content:
                 imports[inside].update(f"{child.module}.{alias.name}" for alias in child.names)
             visit(child, inside or is_function or _is_type_check(child))
 
-    visit(ast.parse(source), False)
-    return Content(frozenset(imports[False]), frozenset(imports[True]), tuple(signatures), tuple(calls))
+    tree = ast.parse(source)
+    visit(tree, False)
+    own = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    return Content(
+        frozenset(imports[False]), frozenset(imports[True]), tuple(signatures), tuple(calls), tuple(classes), own
+    )
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:
@@ -231,11 +241,12 @@ def imports_below(folder: Path, leaving_out: Collection[Path] = ()) -> dict[str,
     for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.py.j2"))):
         if any(path.is_relative_to(other) for other in leaving_out):
             continue
-        lines = path.read_text().splitlines()
+        source = path.read_text()
         if path.suffix == ".j2":  # what is no Python yet is left out, line by line
-            lines = [line.strip() for line in lines if re.match(r"\s*(from|import) [\w.]+", line) and "{" not in line]
-            lines = [re.sub(r"\($", "names", line) for line in lines]
-        for name in imports_of("\n".join(lines), lazily=True):
+            lines = [line.strip() for line in source.splitlines()]
+            lines = [line for line in lines if re.match(r"(from|import) [\w.]+", line) and "{" not in line]
+            source = "\n".join(re.sub(r"\($", "names", line) for line in lines)
+        for name in imports_of(source, lazily=True):
             found[name] += 1
     return found
 

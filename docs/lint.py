@@ -261,7 +261,7 @@ def refused(words: list[str], *, whole: bool) -> str:
             left = left[1 if left[0] in ("--debug", "--json", "--verbose", "-V", "--version") else 2 :]
         if not left or left[0] in ("--help", "-h") or not re.fullmatch(r"[a-z][a-z-]*", left[0]):
             return ""
-        found = command.get_command(context, left[0])
+        found = make_pages.command_of(command, left[0])
         if found is None:
             return f"there is no command {left[0]}"
         command, context = found, click.Context(found, parent=context, info_name=left.pop(0))
@@ -320,7 +320,7 @@ def refused_option(text: str) -> str:
     for call in re.findall(r"\boptim ([a-z][^\"\n;`…#]*)", text):
         words = call.split()
         context, command = click.Context(optim, info_name="optim"), optim
-        while words and isinstance(command, click.Group) and (found := command.get_command(context, words[0])):
+        while words and isinstance(command, click.Group) and (found := make_pages.command_of(command, words[0])):
             command, context = found, click.Context(found, parent=context, info_name=words.pop(0))
         known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
         options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))

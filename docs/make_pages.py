@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,12 @@ def command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+@cache
+def command_of(group: click.Group, name: str) -> click.Command | None:
+    """A command of a group; for one of a plugin, the group loads all plugins."""
+    return group.get_command(click.Context(group), name)
+
+
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command below a group, in the order of its help."""
     from optim._engine.cli.commands import GROUPS
@@ -97,7 +104,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
     names = group.list_commands(context)
     order = [verb for verbs in GROUPS.values() for verb in verbs]
     for name in names if path else sorted(names, key=lambda one: order.index(one) if one in order else len(order)):
-        command = group.get_command(context, name)
+        command = command_of(group, name)
         assert command is not None
         yield (*path, name), command
         if isinstance(command, click.Group):

@@ -34,6 +34,8 @@ from installed_plugin import let_all_workers_import
 from jobs_here import jobs_here  # noqa: F401
 from onnx import TensorProto, helper
 from processors import as_avx2  # noqa: F401
+from quick_exports import quick_exports  # noqa: F401
+from waiting_threads import let_threads_wait
 
 from optim._engine.plugins import guard
 from optim._engine.search.explore.kernel_gains import KernelGains
@@ -67,6 +69,7 @@ def pytest_configure() -> None:
     A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C start processes that must not.
     """
     LaneCosts.pace, LaneCosts.programs = 0.05, False
+    let_threads_wait()
     KernelGains.measures = False
     Recall.is_on = False
     os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name

@@ -183,19 +183,25 @@ def test_the_origin_of_the_example_brings_a_model(tmp_path) -> None:
     assert "MatMul" in done.stdout or "Gemm" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory) -> tuple[Path, str]:
+    """The folder of a run whose jobs the example's workplace does, and what the run said."""
+    folder = tmp_path_factory.mktemp("ran")
+    model, out = mlp(folder), folder / "out"
+    words = ["run", str(model), "-o", str(out), "--cluster", "every:here", "--search-seconds", "0", "--stage", "fuse"]
+    return out, optim_with_the_example(folder, *words).stderr
+
+
 @pytest.mark.slow
-def test_the_look_of_the_example_adds_a_section_to_the_report(tmp_path) -> None:
-    out = tmp_path / "out"
-    optim_with_the_example(tmp_path, "run", str(mlp(tmp_path)), "-o", str(out), "--search-seconds", "0")
+def test_the_look_of_the_example_adds_a_section_to_the_report(ran) -> None:
+    out, _ = ran
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "<h2>Dropped by the gate</h2>" in page
     assert "sections" not in (out / "report.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_workplace_of_the_example_does_the_jobs_of_a_run(tmp_path) -> None:
-    model, out = mlp(tmp_path), tmp_path / "out"
-    words = ["run", str(model), "-o", str(out), "--cluster", "every:here", "--search-seconds", "5"]
-    done = optim_with_the_example(tmp_path, *words)
-    assert "connected to every:here" in done.stderr
+def test_the_workplace_of_the_example_does_the_jobs_of_a_run(ran) -> None:
+    out, said = ran
+    assert "connected to every:here" in said
     assert (out / "model.onnx").is_file()

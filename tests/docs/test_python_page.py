@@ -69,7 +69,7 @@ def test_the_examples_run(folder, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("jobs_here")
+@pytest.mark.usefixtures("jobs_here", "quick_exports")
 def test_the_example_of_an_export_runs(folder, capsys):
     (folder / "factories.py").write_text(FACTORIES)
     page: dict[str, Any] = {"optim": optim}

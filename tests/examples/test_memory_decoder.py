@@ -12,7 +12,7 @@ import pytest
 import optim
 from optim._engine.cli.main import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "quick_exports")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory_decoder"
 OPTIONS = ["--state", "mems", "--dynamic", "input_ids=batch,sequence", "--dynamic", "mems=batch,past,"]

@@ -96,9 +96,8 @@ def hold(case: Case, world: World) -> Done:
     arguments = _filled(case, world)
     done = world.call(arguments, shell=case.shell) if case.real else world.run(arguments)
     check_end(case, done)
-    changed = {
-        name for name in before.keys() | world.snapshot().keys() if before.get(name) != world.snapshot().get(name)
-    }
+    after = world.snapshot()
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert not changed, f"changed outside of OUT and the cache: {sorted(changed)}\n{done.err}"
     if done.status not in (0, 141):  # what was delivered stays, though nobody read about it
         assert world.result() == result, "what lay in OUT has changed"

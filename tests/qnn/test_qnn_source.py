@@ -11,7 +11,7 @@ from qnn_models import on_htp
 
 from optim._engine.cli.main import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jobs_here", "quick_exports")]
 
 
 @on_htp

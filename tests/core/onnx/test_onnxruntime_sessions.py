@@ -47,14 +47,14 @@ def _refusal(path: Path) -> OptimError:
 def test_settings_reach_the_session(tmp_path: Path) -> None:
     settings = SessionConfig(
         {"graph_optimization_level": "ORT_ENABLE_BASIC", "intra_op_num_threads": 1, "enable_mem_pattern": False},
-        {"session.intra_op.allow_spinning": "0"},
+        {"session.inter_op.allow_spinning": "0"},
         ("SkipLayerNormFusion",),
     )
     options = open_session(_write(tmp_path / "m.onnx", _IDENTITY), settings).get_session_options()
     assert options.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     assert options.intra_op_num_threads == 1
     assert options.enable_mem_pattern is False
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert options.get_session_config_entry("session.inter_op.allow_spinning") == "0"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import NamedPassError, untried
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import OUT_OF_TIME
@@ -67,12 +68,13 @@ def verdict(monkeypatch):
             def __init__(self, bench, plan):
                 self.board = board_of(bench.budget, bench.goal, original=ORIGINAL)
                 self.start = Measured(bench.original, ITSELF)
-                self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
+                self.time = search_of(10.0, 300.0)
+                self.clock = Clock(Races(bench), self.board, self.time)
                 self.recalled = list
                 self.recall = SimpleNamespace(stands=lambda winner: False, keep=lambda winner: None)
 
             def selection(self):
-                return Selection(Races(bench), self.board, self.time, None, SimpleNamespace(judge=list), None)
+                return Selection(self.clock, None, SimpleNamespace(judge=list))
 
             def run(self):
                 row = self.board.open(ROUND, ORIGINAL)

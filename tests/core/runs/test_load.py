@@ -28,7 +28,7 @@ TUNED = SessionConfig(
         "intra_op_num_threads": 1,
         "enable_mem_pattern": False,
     },
-    {"session.intra_op.allow_spinning": "0"},
+    {"session.inter_op.allow_spinning": "0"},
     ("ConstantFolding",),
 )
 
@@ -42,7 +42,7 @@ print(json.dumps({
     "mode": options.execution_mode.name,
     "threads": options.intra_op_num_threads,
     "pattern": options.enable_mem_pattern,
-    "spinning": options.get_session_config_entry("session.intra_op.allow_spinning"),
+    "spinning": options.get_session_config_entry("session.inter_op.allow_spinning"),
     "providers": session.get_providers(),
     "optim": "optim" in sys.modules,
 }))
@@ -125,7 +125,7 @@ def test_optim_load_opens_the_same_session(run_folder):
     options = session.get_session_options()
     assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     assert options.intra_op_num_threads == 1
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert options.get_session_config_entry("session.inter_op.allow_spinning") == "0"
     np.testing.assert_array_equal(session.run(None, {"x": np.ones((1, 4), np.float32)})[0], [[12.0, 12.0]])
 
 

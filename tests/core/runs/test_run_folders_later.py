@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -20,16 +21,26 @@ pytestmark = pytest.mark.usefixtures("jobs_here")
 SHORT = ["--search-seconds", "1", "--stage", "post-process"]
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A folder with a model, samples, and the folder of a run on them."""
+    folder = tmp_path_factory.mktemp("ran")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPTIM_CACHE_DIR", str(folder / "cache"))
+        patch.chdir(folder)
+        models.mlp(folder)
+        np.savez("mine.npz", x=np.full((2, 32), 0.25, np.float32))
+        assert main(["run", "mlp.onnx", "-o", "out", "--data", "mine.npz", *SHORT]) == ExitStatus.DELIVERED
+    return folder
+
+
 @pytest.fixture
-def made(tmp_path, monkeypatch, capsys):
-    """A model, and the folder of a run on samples of its own; the working folder has both."""
+def made(ran, tmp_path, monkeypatch):
+    """The name of the model; the working folder is a copy of that folder."""
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    model = models.mlp(tmp_path)
-    np.savez("mine.npz", x=np.full((2, 32), 0.25, np.float32))
-    assert main(["run", model.name, "-o", "out", "--data", "mine.npz", *SHORT]) == ExitStatus.DELIVERED
-    capsys.readouterr()
-    return model.name
+    return "mlp.onnx"
 
 
 def told(capsys, *words):

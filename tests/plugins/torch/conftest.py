@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,31 +13,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Another thread would only wait: a model takes less than a millisecond."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def operators_are_read_once() -> Iterator[None]:
-    """Each export begins with the source of torch's 497 operators in onnxscript, half of the time of a small one."""
-    import torch.ao.quantization.fx._decomposed  # noqa: F401 - its operators are among those that are read
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def operators_are_not_looked_up() -> Iterator[None]:
-    """With shapes that are symbols, torch's memory of operators is dearer than they: a sixth of an export."""
-    import torch._dynamo
-
-    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
-        yield
+def all_exports_are_quick(quick_exports: None) -> None:
+    """Most files of this folder export."""
 
 
 @pytest.fixture(scope="session")

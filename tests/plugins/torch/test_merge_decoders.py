@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from ort_models import DATA
 
 from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
@@ -20,11 +21,8 @@ def silent(text: str) -> None:
     del text
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    import two_decoders
-
-    return two_decoders.decoder(tmp_path_factory.mktemp("decoder"))
+PAIR, CROSS = ((DATA / f"{name}.without.onnx", DATA / f"{name}.with.onnx") for name in ("decoder", "cross-decoder"))
+"""Exported by ``two_decoders.py``."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +30,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPTIM_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def test_one_file_gives_what_both_gave(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    made = write_merged(*pair, tmp_path / "merged.onnx", silent)
+def test_one_file_gives_what_both_gave(tmp_path: Path) -> None:
+    made = write_merged(*PAIR, tmp_path / "merged.onnx", silent)
     assert made.drift < 1e-5 and made.prefills == 4 and made.steps == 8
     assert made.size_bytes < 0.6 * made.apart_bytes
     graph = onnx.load(made.path, load_external_data=False).graph
@@ -53,37 +51,33 @@ def test_one_file_gives_what_both_gave(pair: tuple[Path, Path], tmp_path: Path) 
 
 
 def test_keys_and_values_of_an_encoder_are_passed_through(tmp_path: Path) -> None:
-    import two_decoders
-
-    made = write_merged(*two_decoders.cross_decoder(tmp_path), tmp_path / "merged.onnx", silent)
+    made = write_merged(*CROSS, tmp_path / "merged.onnx", silent)
     graph = onnx.load(made.path, load_external_data=False).graph
     assert "encoder_hidden_states" in {value.name for value in graph.input}
     assert "present.0.encoder.key" in {value.name for value in graph.output}
     assert made.drift < 1e-5
 
 
-def test_another_weight_in_one_of_them_is_kept_apart(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    same = write_merged(*pair, tmp_path / "same.onnx", silent)
-    changed = onnx.load(pair[1])
+def test_another_weight_in_one_of_them_is_kept_apart(tmp_path: Path) -> None:
+    same = write_merged(*PAIR, tmp_path / "same.onnx", silent)
+    changed = onnx.load(PAIR[1])
     weight = next(t for t in changed.graph.initializer if t.name.endswith("wpe.weight"))
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 2, weight.name))
     onnx.save(changed, tmp_path / "with.onnx")
-    made = write_merged(pair[0], tmp_path / "with.onnx", tmp_path / "merged.onnx", silent)
+    made = write_merged(PAIR[0], tmp_path / "with.onnx", tmp_path / "merged.onnx", silent)
     assert made.shared == same.shared - 1 and made.drift < 1e-5
 
 
-def test_the_wrong_order_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_wrong_order_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptimError) as caught:
-        write_merged(pair[1], pair[0], tmp_path / "merged.onnx", silent)
+        write_merged(PAIR[1], PAIR[0], tmp_path / "merged.onnx", silent)
     assert caught.value.reference == "decoders-do-not-fit"
     assert not (tmp_path / "merged.onnx").exists()
 
 
-def test_a_file_that_is_there_is_not_replaced(
-    pair: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "merged.onnx").write_text("mine")
-    status = main(["merge-decoders", *map(str, pair), "-o", str(tmp_path / "merged.onnx")])
+    status = main(["merge-decoders", *map(str, PAIR), "-o", str(tmp_path / "merged.onnx")])
     assert status == ExitStatus.USAGE and "file-exists" in capsys.readouterr().err
     assert (tmp_path / "merged.onnx").read_text() == "mine"
 

@@ -54,9 +54,7 @@ def tuned(bench):
 @pytest.fixture
 def reasons(bench):
     def found(*others, seconds=100.0):
-        time = search_of(100.0)
-        time.sameness_s = seconds
-        idle = IdleSettings(bench.session_digests, time).reasons(bench.original, others)
+        idle = IdleSettings(bench.session_digests, search_of(seconds)).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found

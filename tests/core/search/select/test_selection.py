@@ -64,7 +64,7 @@ def selection_of(board: Board, time: Deadline) -> Selection:
     )
     chains = Chains(None, board, time, IdleSettings(None, time))
     source = SimpleNamespace(judge=list, objection=lambda candidate: Objection())
-    return Selection(Races(bench), board, time, chains, source)
+    return Selection(Clock(Races(bench), board, time), chains, source)
 
 
 @pytest.fixture

@@ -87,6 +87,7 @@ def compare_unseen(
     kept, samples = FeedSet.open(folder), unseen_samples(reference)
     if len(kept) != len(samples):  # the original ran at fixed sizes, where nothing can be made
         return found
+    variations = reference.variations() if samples else {}
     for index, sample in enumerate(samples):
         expected = kept.sample(index)
         if not expected or not _takes(model.inputs, sample.feeds):
@@ -95,12 +96,14 @@ def compare_unseen(
         if reason:
             compared = [OutputComparison("", "", (), problem=f"the original runs, and it does not: {reason}")]
         else:
-            compared = _compare(expected, mapped_outputs(got, interfaces), sample, reference)
+            compared = _compare(expected, mapped_outputs(got, interfaces), sample, reference, variations)
         found += [replace(one, sample=sample.how) for one in compared]
     return found
 
 
-def _compare(expected: Outputs, got: Outputs, sample: UnseenSample, reference: Reference) -> list[OutputComparison]:
+def _compare(
+    expected: Outputs, got: Outputs, sample: UnseenSample, reference: Reference, variations: Mapping[str, Variation]
+) -> list[OutputComparison]:
     """Compare outputs on one sample, but those that given samples do not judge, and those of a size that values decide.
 
     A detector that finds one box more is right: no input has the name of that size.
@@ -122,7 +125,7 @@ def _compare(expected: Outputs, got: Outputs, sample: UnseenSample, reference: R
 
     judged = {
         name: _in_shape(one, expected[name].shape)
-        for name, one in reference.variations().items()
+        for name, one in variations.items()
         if name in expected and not one.unjudged and not is_chosen(name)
     }
     return compare_sample(

@@ -13,6 +13,7 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
 from optim._engine.search.front import points_of
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.racing import Races, TimingFailed
@@ -247,7 +248,7 @@ class _Ending:
             candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
-        if self.selection.clock.board[candidate].objection:
+        if self.beam.board[candidate].objection:
             return None
         return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate))
 
@@ -263,8 +264,8 @@ class _Ending:
 
     @property
     def _base(self) -> LaneResult | None:
-        """The clock's figures of the original, those of the end where there are any."""
-        return self.selection.clock.base or self.beam.clock.base
+        """The clock's figures of the original in the last race."""
+        return self.beam.clock.base
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
@@ -290,18 +291,19 @@ class _Ending:
         # its races were against the original where that was prepared
         elsewhere = bool(self.beam.start.candidate.target)
         is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
-        timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
-        if timed is None and not self.beam.time.may_prove_more:
+        clock = self.beam.clock
+        is_timed = clock.base is not None and (clock.proves or is_late or elsewhere)
+        if not is_timed and not self.beam.time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, ITSELF)
-        if timed is None and not self.selection.measure([self.bench.original]):
-            score = self.selection.clock.board[self.bench.original]
+        if not is_timed and not self.selection.measure([self.bench.original]):
+            score = self.beam.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise Races(self.bench).failed(score.result.failure)
             if score.out_of_time:
                 return Measured(self.bench.original, ITSELF)
             raise not_reproducible(score.objection.text)
-        base = timed or self.selection.clock.base
+        base = clock.base
         return Measured(self.bench.original, as_base(base) if base is not None and base.ratio is not None else ITSELF)
 
     def _measure_nearest(self) -> Measured | None:
@@ -339,12 +341,12 @@ def judge_lock(bench: Workbench) -> Verdict:
     board = Board(bench.original, bench.target, bench.objective, bench.budget)
     candidate = _repeat(bench, board, bench.settings.chain or ())
     chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time, of_winner=True))
-    selection = Selection(Races(bench), board, time, chains, SourceGate(bench, board))
+    selection = Selection(Clock(Races(bench), board, time), chains, SourceGate(bench, board))
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:
         measured = [found for found in (selection.check(candidate),) if found is not None]
-    score = selection.clock.board[candidate]
+    score = board[candidate]
     if not measured:
         raise OptimError(
             "replay-failed",

@@ -190,7 +190,7 @@ class Lab:
         bench.original = one._candidate
         bench.baseline = one._place or bench.place
         bench.say("timing 2 models")
-        effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+        effort = Effort(seconds, width=0.01, drop=False)
         base, (found,) = Races(bench).race([other._candidate], effort, Wanted("bench"))
         self._ready(one, base)
         self._ready(other, found)

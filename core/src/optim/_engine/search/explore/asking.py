@@ -8,8 +8,9 @@ from typing import Any
 
 from optim._engine.graphs.node_lookup import no_such_node
 from optim._engine.jobs import offer
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.deadline import LATER, STARTING_S, Deadline
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
 from optim._engine.search.taste import DEAR, FEW

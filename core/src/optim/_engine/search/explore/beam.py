@@ -146,7 +146,7 @@ class Beam:
 
     def selection(self) -> Selection:
         """Returns the selection that decides in the end."""
-        return Selection(self._races, self.board, self.time, self._chains, self._source, self.repairs)
+        return Selection(self.clock, self._chains, self._source, self.repairs)
 
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""

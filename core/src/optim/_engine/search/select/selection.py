@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Objection
-from optim._engine.search.board import Board
-from optim._engine.search.deadline import Deadline
 from optim._engine.search.front import beats, speed, tie_of, unbeaten_beside_speed, worth_proving
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
-from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.select.all_samples import Hope, best_beside, chance_of, note_no_faster, note_objections
 from optim._engine.search.select.chains import Chains
@@ -26,26 +23,15 @@ class Selection:
     """Selects the candidate that is delivered.
 
     Attributes:
-        clock: of the last races; its board says what held on all samples.
+        clock: of the search, whose races go on; its board says what held on all samples.
     """
 
-    def __init__(
-        self,
-        races: Races,
-        board: Board,
-        time: Deadline,
-        chains: Chains,
-        source: SourceGate,
-        repairs: Repairs | None = None,
-    ) -> None:
-        self._races = races
-        self._board = board
-        self._time = time
+    def __init__(self, clock: Clock, chains: Chains, source: SourceGate, repairs: Repairs | None = None) -> None:
+        self.clock, self._races, self._board, self._time = clock, clock.races, clock.board, clock.time
         self._chains = chains
         self._source = source
         self._repairs = repairs
-        self.objective = board.objective
-        self.clock = Clock(races, board, time)
+        self.objective = clock.board.objective
         self._proven: dict[str, Measured] = {}
         self._judged: list[Candidate] = []
         self._of_load: Measured | None = None
