@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,10 @@ from typing import Any
 import onnx
 import pytest
 from jobs_here import _Channel, _Here, done_here
-from pluggy import PluginManager
 
 import optim
 from gate.case import Case, Verdict
 from optim._engine.jobs.job import Job
-from optim._engine.plugins import registry
-from optim._engine.plugins.discovery import discover
-from optim._engine.plugins.plugin import LoadedPlugin
 from optim.errors import OptimError
 
 
@@ -44,28 +40,10 @@ class _LaneHere(_Here):
         pass
 
 
-_LOADED: dict[tuple[str, ...] | None, tuple[PluginManager, list[LoadedPlugin]]] = {}
-"""Plugins by the names that were asked for: loading them four times took a quarter of the time of a pair."""
-
-
-def _load_once(patch: pytest.MonkeyPatch) -> None:
-    plain = registry.Registry
-
-    def kept(manager: PluginManager, only: Collection[str] | None) -> tuple[PluginManager, list[LoadedPlugin]]:
-        key = None if only is None else tuple(sorted(only))
-        if key not in _LOADED:
-            _LOADED[key] = manager, discover(manager, only=only)
-        return _LOADED[key]
-
-    patch.setattr(registry, "discover", kept)
-    patch.setattr(registry, "Registry", lambda manager, loaded: plain(*loaded))
-
-
 @contextmanager
 def all_done_here() -> Iterator[None]:
-    """Every job, lanes too, runs in this process, and plugins are loaded once."""
+    """Every job, lanes too, runs in this process."""
     with done_here(), pytest.MonkeyPatch.context() as patch:
-        _load_once(patch)
         start = Job.start
 
         def start_here(job: Job[Any, Any], request: object, **how: Any) -> Any:
