@@ -405,26 +405,22 @@ def sentinels_of(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]
     """Values that repeat exactly and lie far from all others."""
     found: list[float] = []
     rest = [shown(weight, one) for one, weight in zip(values, weights, strict=True)]
+    some = _some(rest)
     while len(found) < _MOST_SENTINELS and sum(one.size for one in rest) > 2:
-        extreme = max(min(float(one.min(initial=math.inf)) for one in rest), max(map(_largest, rest)), key=abs)
-        if sum(int((one == extreme).sum()) for one in rest) < 2:
-            break
-        others = np.concatenate([one[one != extreme] for one in rest])
-        if not others.any():  # beside zeros alone, as in a mask of ones, nothing says what is far
-            break
+        ends = [float(end) for one in rest if one.size for end in (one.min(), one.max())]
+        extreme = max(min(ends), max(ends), key=abs)
+        some = some[some != extreme]
+        if sum(int((one == extreme).sum()) for one in rest) < 2 or not some.any():
+            break  # beside zeros alone, as in a mask of ones, nothing says what is far
         unit = power_of_two(abs(extreme))
-        far, near = extreme / unit, others / unit
+        far, near = extreme / unit, some / unit
         middle = float(np.median(near))
         deviation = math.sqrt(float(np.mean(np.square(near - middle))))
         if abs(far - middle) < _FAR * deviation or abs(far) < _FAR * abs(middle):
             break
         found.append(extreme)
-        rest = [others]
+        rest = [one[one != extreme] for one in rest]
     return tuple(found)
-
-
-def _largest(values: Numbers) -> float:
-    return float(values.max(initial=-math.inf))
 
 
 def _kind_axes(values: Sequence[Numbers]) -> Iterator[int]:
