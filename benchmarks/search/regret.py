@@ -166,7 +166,7 @@ class Known:
 
     Attributes:
         ratio: the median of its proven ratios.
-        drift: the greatest that was measured; 0 if a lossless run proved it.
+        drift: the greatest that was measured; 0 if a lossless run proved it, and above 0 if a step is lossy.
         chain: its passes.
     """
 
@@ -178,10 +178,13 @@ class Known:
 def proven(traces: Sequence[Trace]) -> dict[str, Known]:
     """The proven chains of a model, by the digest of what they make; the original is one."""
     found: dict[str, list[Any]] = defaultdict(list)
+    lossy = {row["step"]["pass_name"] for trace in traces for row in trace.end["rows"] if row["step"]["lossy"]}
     for trace in traces:
         for point in trace.end["points"]:
             if point["proven"] and point["within"] and point["ratio"]:
                 drift = 0.0 if trace.header["asked"]["lossless"] else float(point["drift"] or 0.0)
+                if any(step["pass"] in lossy for step in point["chain"]):  # no lossless run tries it
+                    drift = max(drift, sys.float_info.min)
                 found[point["digest"]].append({**point, "drift": drift})
     known = {traces[0].end["model"]: Known(1.0, 0.0, "original")}
     for digest, points in found.items():

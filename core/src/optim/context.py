@@ -94,10 +94,13 @@ class Context:
         Raises:
             OptimError[bad-artefact]: a name is not valid for a file, or a file is missing.
         """
-        from optim.onnx.files import save_in_store
+        from optim.onnx.context_files import attach, set_artefacts, store_contexts
 
-        self._carry(artefacts or {}, attachments or {}, graph)
-        return save_in_store(graph, self.store, session=model.session if session is None else session)
+        set_artefacts(graph, artefacts or {})
+        attach(graph, attachments or {})
+        if artefacts or attachments:
+            store_contexts(graph, self.store, self.store)
+        return self._keep(graph, model.session if session is None else session)
 
     def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
         """Brings a file that a library wrote into ``scratch`` into the store, as the successor of ``model``.
@@ -112,20 +115,18 @@ class Context:
         Raises:
             OptimError[bad-artefact]: a name is not valid for a file, or a file is missing.
         """
-        from optim.onnx.files import adopt_into_store
+        from optim.onnx.context_files import store_contexts
+        from optim.onnx.files import read_like
 
-        return adopt_into_store(Path(path), self.store, like=model, artefacts=artefacts)
+        graph = read_like(Path(path), model, artefacts)
+        store_contexts(graph, Path(path).parent, self.store)
+        return self._keep(graph, model.session)
 
-    def _carry(
-        self, artefacts: Mapping[str, Path | str], attachments: Mapping[str, Path | str], graph: onnx_ir.Model
-    ) -> None:
-        """Bring files into the store and name them in a graph: artefacts in place of those that it had."""
-        from optim.onnx.context_files import attach, set_artefacts, store_contexts
+    def _keep(self, graph: onnx_ir.Model, session: SessionConfig) -> Model:
+        """Write a graph into the store."""
+        from optim.onnx.files import save_in_store
 
-        set_artefacts(graph, artefacts)
-        attach(graph, attachments)
-        if artefacts or attachments:
-            store_contexts(graph, self.store, self.store)
+        return save_in_store(graph, self.store, session=session)
 
 
 @dataclass
@@ -138,31 +139,11 @@ class MeasuringContext(Context):
 
     made: list[Model] = field(default_factory=list)
 
-    def save(
-        self,
-        graph: onnx_ir.Model,
-        model: Model,
-        *,
-        session: SessionConfig | None = None,
-        artefacts: Mapping[str, Path | str] | None = None,
-        attachments: Mapping[str, Path | str] | None = None,
-    ) -> Model:
-        """Works like ``Context.save``, with file names of its own."""
+    def _keep(self, graph: onnx_ir.Model, session: SessionConfig) -> Model:
+        """Write a graph into the store, with file names of its own."""
         from optim.onnx.files import save_for_measuring
 
-        session = model.session if session is None else session
-        self._carry(artefacts or {}, attachments or {}, graph)
         self.made.append(save_for_measuring(graph, self.store, session=session))
-        return self.made[-1]
-
-    def adopt(self, path: Path | str, model: Model, *, artefacts: Mapping[str, Path | str] | None = None) -> Model:
-        """Works like ``Context.adopt``, with file names of its own."""
-        from optim.onnx.context_files import store_contexts
-        from optim.onnx.files import read_like, save_for_measuring
-
-        graph = read_like(Path(path), model, artefacts)
-        store_contexts(graph, Path(path).parent, self.store)
-        self.made.append(save_for_measuring(graph, self.store, session=model.session))
         return self.made[-1]
 
     def discard(self) -> None:

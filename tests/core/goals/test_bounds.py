@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
+from boards import timed_at
 
 from optim._engine.api.request import require_run, settings_from
 from optim._engine.gate.drift import Drift
@@ -15,7 +16,7 @@ from optim._engine.goals.bounds import Bound, BoundVerdict, fields_of, merged, p
 from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.runs.pick import Pick
 from optim._engine.search.objective import Objective
-from optim._engine.search.state import Candidate, LaneResult, Measured, Step
+from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, Step
 from optim._engine.search.targets.contest import Contest
 from optim.errors import OptimError
 from optim.goal import Amount, ModelFigures, Ratio
@@ -119,7 +120,7 @@ def model(name, size, drift=0.0, *, steps=1):
 
 
 def timed(candidate, ms, ratio=0.5):
-    return Measured(candidate, ratio, ratio, ratio, ms, rounds=9, latency_ci_ms=(0.95 * ms, 1.05 * ms))
+    return timed_at(candidate, ratio, rounds=9, latency_ms=ms, latency_ci_ms=(0.95 * ms, 1.05 * ms))
 
 
 def test_the_best_is_the_most_accurate_within_the_bounds():
@@ -132,7 +133,7 @@ def test_the_best_is_the_most_accurate_within_the_bounds():
     assert min(reached, key=lambda one: objective.figure(one, base)) is near and reached == [near, far]
     assert "size 51 B is beyond --max-size 50B" in objective.objection(large, base)
     assert "latency 19.5 ms [18.5, 20.5]: --max-latency 20ms is undecided" in objective.objection(slow, base)
-    assert not objective.is_reached(Measured(original, 1.0), base, original)
+    assert not objective.is_reached(Measured(original, ITSELF), base, original)
 
 
 def test_a_bound_that_the_original_breaks_is_reached_by_a_slower_model():

@@ -82,7 +82,7 @@ def test_a_quick_runtime_computes_every_sample(checked):
 
 
 def test_a_runtime_that_does_not_come_back_is_ended_and_the_run_goes_on_and_says_so(checked, monkeypatch):
-    monkeypatch.setattr(check_device, "LEAST_S", 1.0)
+    monkeypatch.setattr(check_device, "STARTING_S", 1.0)
     found, took_s = checked(WITHOUT_END, 15.0)
     assert 1.5 <= took_s < 30.0
     assert found.cut_short, "a run with more time checks again"

@@ -50,7 +50,7 @@ def test_infinity_is_kept_inside_of_lists_and_of_values_of_any_type():
 
 
 def test_none_stays_none():
-    attempt = Attempt(Step(Stage.FUSE, "a.b", "a", {"x": None}, Role.ENABLE, True), ("c.d",))
+    attempt = Attempt(Step(Stage.FUSE, "a.b", "a", {"x": None}, Role.ENABLE, True), (("c.d", "[]"),))
     back = round_trip(attempt)
     assert back == attempt
     assert (back.ratio, back.drift, back.status) == (None, None, StepStatus.SKIPPED)

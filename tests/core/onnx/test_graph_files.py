@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from onnx import helper
 from timed_models import WIDTH, network, without_group, write_network
 
 from optim._engine.graphs.ingest import ingest
-from optim.model import SessionConfig
+from optim.context import Context
+from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.digests import graph_digest, model_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.files import adopt_into_store, deliver_model, describe_model, is_whole, model_size_bytes, save_in_store
+from optim.onnx.files import deliver_model, describe_model, is_whole, model_size_bytes, save_in_store
+from optim.onnx.sessions import PLAIN_CPU
 
 
 @pytest.fixture
@@ -30,6 +33,11 @@ def store(tmp_path):
 @pytest.fixture
 def model(tmp_path, store):
     return ingest(write_network(tmp_path / "source.onnx", {"a": 1}), store)
+
+
+def adopt(path: Path, store: Path, like: Model) -> Model:
+    context = Context(PLAIN_CPU, path.parent, store, 0, lambda: iter(()), logging.getLogger("optim.pass"), print)
+    return context.adopt(path, like)
 
 
 def names(folder: Path, suffix: str = "") -> set[str]:
@@ -97,7 +105,7 @@ def test_a_library_that_writes_everything_anew_costs_only_what_it_changed(tmp_pa
     changed.CopyFrom(onnx.numpy_helper.from_array(array, changed.name))
     onnx.save(proto, tmp_path / "whole.onnx")
     before = names(store, ".data")
-    adopted = adopt_into_store(tmp_path / "whole.onnx", store, like=model)
+    adopted = adopt(tmp_path / "whole.onnx", store, like=model)
     (new,) = names(store, ".data") - before
     assert (store / new).stat().st_size == array.nbytes
     assert set(external_files(adopted.path)) == before | {new}
@@ -112,7 +120,7 @@ def test_an_adopted_file_with_equal_weights_writes_no_data_under_other_names_too
         tensor.name = f"renamed_{tensor.name}" if tensor.name.endswith("weight") else tensor.name
     onnx.save(proto, tmp_path / "whole.onnx", save_as_external_data=True, location="whole.data", size_threshold=0)
     before = names(store, ".data")
-    adopted = adopt_into_store(tmp_path / "whole.onnx", store, like=model)
+    adopted = adopt(tmp_path / "whole.onnx", store, like=model)
     assert names(store, ".data") == before
     assert np.array_equal(output_of(adopted.path), output_of(model.path))
 
@@ -120,7 +128,7 @@ def test_an_adopted_file_with_equal_weights_writes_no_data_under_other_names_too
 def test_the_successor_keeps_session_settings(tmp_path, store, model):
     tuned = model.with_session(SessionConfig({"graph_optimization_level": "ORT_ENABLE_BASIC"}))
     onnx.save(network(), tmp_path / "library.onnx")
-    assert adopt_into_store(tmp_path / "library.onnx", store, like=tuned).session == tuned.session
+    assert adopt(tmp_path / "library.onnx", store, like=tuned).session == tuned.session
 
 
 def test_the_successor_keeps_metadata_that_a_library_dropped(tmp_path, store):
@@ -128,7 +136,7 @@ def test_the_successor_keeps_metadata_that_a_library_dropped(tmp_path, store):
     onnx.save(proto, tmp_path / "library.onnx")
     onnx.helper.set_model_props(proto, {"character": "abc"})
     given = save_in_store(ir.serde.deserialize_model(proto), store)
-    adopted = adopt_into_store(tmp_path / "library.onnx", store, like=given)
+    adopted = adopt(tmp_path / "library.onnx", store, like=given)
     assert adopted.ir_to_read().metadata_props["character"] == "abc"
 
 

@@ -10,7 +10,7 @@ import pytest
 from all_goals import GOALS
 
 from optim._engine.repair import repair_job
-from optim._engine.repair.costs import Costs, NodeCost
+from optim._engine.repair.costs import Costs, NodeCost, OwnError
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
 from optim._engine.search.deadline import LEAST_REPAIR_S
@@ -133,7 +133,7 @@ def test_nodes_are_replayed_on_the_worst_samples_as_many_as_there_is_time_for(mo
     assert measured.look_for_the_worst() == 0.9
     assert measured.samples == (1, 2, 3)
     replayed = []
-    error = SimpleNamespace(relative_l2=0.1, finer=None, work=1.0, place=SimpleNamespace(kind="MatMul"))
+    error = OwnError(0.1, "MatMul", work=1.0)
 
     def replay(probe, samples, stack):
         replayed.append(samples)
@@ -164,7 +164,7 @@ def test_the_guess_leaves_what_errs_most_as_far_as_the_goal_asks(measured, limit
     sets = []
     found.drift = lambda keep, finer: sets.append(keep) or 1.0
     errors = {
-        name: SimpleNamespace(relative_l2=math.inf if name in overflowing else error, work=1.0)
+        name: OwnError(math.inf if name in overflowing else error, work=1.0)
         for name, error in zip(NODES, (0.1, 0.4, 0.2, 0.05), strict=True)
     }
     replay = SimpleNamespace(overflowing=list(overflowing), errors=errors)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sample_outcome as sample
+from boards import timed_at
 
 from optim._engine import machine
 from optim._engine.cli.verbs.run import _next_step
@@ -20,7 +21,7 @@ from optim._engine.reports.outcome import GoalFacts, RunStatus
 from optim._engine.reports.parts import DriftReport, SourceDriftReport
 from optim._engine.reports.schema import Report
 from optim._engine.reports.words import cores_text
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.state import Candidate
 from optim.goal import Basis
 from optim_plugins.report.words import result_drift_text
 
@@ -122,7 +123,7 @@ def test_what_is_not_finite_is_null_and_the_reason_says_it():
     assert step["drift"] == {"relative_error": None, "at": "", "max_abs": None, "cosine": -1.0, "foreseen": None}
     equal = replace(sample.compared(0.0), sqnr_db=math.inf)
     outcome = sample.improved()
-    outcome.result = replace(outcome.result, comparisons=(equal,))
+    outcome.result = sample.compared_as(outcome.result, equal)
     assert strict_json(build_report(outcome))["result"]["outputs"][0]["sqnr_db"] is None
 
 
@@ -168,10 +169,10 @@ def test_a_missed_size_limit_names_the_smallest_model_that_was_made():
     assert _next_step(build_report(outcome), Path("report.html")).startswith("give more time")
 
 
-def verdict_of(candidate: Candidate, *, goal: Basis = Basis.CALLS, **measured: float | None) -> str:
+def verdict_of(candidate: Candidate, *figures: float | None, goal: Basis = Basis.CALLS) -> str:
     outcome = sample.improved()
     outcome.goal_facts = GoalFacts(goal)
-    outcome.result = Measured(candidate, **measured)
+    outcome.result = timed_at(candidate, *figures)
     return build_report(outcome).reason
 
 
@@ -184,7 +185,7 @@ def test_the_verdict_says_what_was_gained_and_at_which_price():
 
 def test_the_verdict_on_a_lossless_result_names_the_tolerance():
     candidate = Candidate(sample.model("c" * 64), 90_000_000, (sample.FUSE,), (), Drift(3e-7, 1e-6, 1.0))
-    assert verdict_of(candidate, ratio=0.805, low=0.80, high=0.81) == (
+    assert verdict_of(candidate, 0.805, 0.80, 0.81) == (
         "1.2 times faster (ratio 0.81, 95 % interval 0.80 to 0.81), the same size, "
         "rounding error only: drift 3e-07, rounding explains up to 0.0001"
     )
@@ -192,15 +193,15 @@ def test_the_verdict_on_a_lossless_result_names_the_tolerance():
 
 def test_the_verdict_never_calls_noise_a_gain_nor_hides_a_loss():
     candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
-    text = verdict_of(candidate, goal=Basis.SIZE, ratio=0.98, low=0.95, high=1.02)
+    text = verdict_of(candidate, 0.98, 0.95, 1.02, goal=Basis.SIZE)
     assert text.startswith("2 times smaller, as fast as before (ratio 0.98, 95 % interval 0.95 to 1.02)")
-    assert "1.8 times slower" in verdict_of(candidate, goal=Basis.SIZE, ratio=1.8, low=1.7, high=1.9)
-    assert "2 times larger" in verdict_of(replace(candidate, size_bytes=180_000_000), ratio=0.5, low=0.5, high=0.5)
+    assert "1.8 times slower" in verdict_of(candidate, 1.8, 1.7, 1.9, goal=Basis.SIZE)
+    assert "2 times larger" in verdict_of(replace(candidate, size_bytes=180_000_000), 0.5)
 
 
 def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
     candidate = Candidate(sample.model("c" * 64), 45_000_000, (sample.QUANTIZE,), (), Drift(0.01, 0.1, 0.99))
-    text = verdict_of(candidate, ratio=None)
+    text = verdict_of(candidate, None)
     assert text == "2 times smaller, drift 0.01 within the budget of 0.17 on synthesized samples"
 
 
@@ -210,10 +211,11 @@ def test_the_verdict_on_a_target_without_a_clock_speaks_of_no_time():
 )
 def test_a_ratio_of_few_rounds_says_that_it_has_no_interval(rounds, said):
     outcome = sample.improved()
-    timing = replace(outcome.timing, ratio=replace(outcome.timing.ratio, rounds=rounds))
-    notes = " ".join(build_report(replace(outcome, timing=timing)).notes)
+    result, unchanged = outcome.result, sample.unchanged()
+    lane = replace(result.lane, ratio=replace(result.lane.ratio, rounds=rounds))
+    notes = " ".join(build_report(replace(outcome, result=replace(result, lane=lane))).notes)
     assert said in notes and ("--search-seconds" in notes) is bool(said)
-    unchanged = build_report(replace(sample.unchanged(), timing=timing))
+    unchanged = build_report(replace(unchanged, result=replace(unchanged.result, lane=lane)))
     assert not any("--search-seconds" in note for note in unchanged.notes)
 
 
@@ -246,7 +248,7 @@ def test_an_unchanged_run_delivers_the_original():
     assert report.status == RunStatus.UNCHANGED.value
     assert report.reason == "no candidate is better than the original; the original is delivered unchanged"
     assert report.result.latency_ratio == 1.0
-    assert report.result.shapes == ()
+    assert {shape.ratio for shape in report.result.shapes} == {1.0}
 
 
 def test_a_pass_that_broke_has_an_entry_and_its_name_is_in_the_verdict():
@@ -333,7 +335,8 @@ def test_numpy_finds_the_same_where_the_system_has_no_list(monkeypatch):
 def test_latencies_that_stand_side_by_side_are_of_one_measurement():
     """The result was raced when the machine was slow: its own milliseconds would contradict its ratio."""
     outcome = sample.improved()
-    slow = replace(outcome.result, ratio=0.81, latency_ms=199.0)
+    lane = replace(sample.lane(0.81, (11.0, 4.0), 70_000_000), latency_ms=199.0)
+    slow = replace(outcome.result, lane=lane)
     outcome = replace(outcome, result=slow, points=[slow])
     report = build_report(outcome)
     assert report.result.latency_ms == pytest.approx(0.81 * report.original.latency_ms)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
-from boards import board_of
+from boards import board_of, timed_at
 from deadlines import search_of
 
 from optim._engine.gate.budget import Budget, Objection
@@ -17,12 +17,13 @@ from optim._engine.reports.outcome import EXIT_STATUS, RunStatus
 from optim._engine.runs import judge
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import NamedPassError, untried
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus
 from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -66,13 +67,14 @@ def verdict(monkeypatch):
         class Searched:
             def __init__(self, bench, plan):
                 self.board = board_of(bench.budget, bench.goal, original=ORIGINAL)
-                self.start = Measured(bench.original, 1.0, 1.0, 1.0)
-                self.time, self.clock, self.repairs = search_of(10.0, 300.0), SimpleNamespace(base=None), None
+                self.start = Measured(bench.original, ITSELF)
+                self.time = search_of(10.0, 300.0)
+                self.clock = Clock(Races(bench), self.board, self.time)
                 self.recalled = list
                 self.recall = SimpleNamespace(stands=lambda winner: False, keep=lambda winner: None)
 
             def selection(self):
-                return Selection(Races(bench), self.board, self.time, None, SimpleNamespace(judge=list), None)
+                return Selection(self.clock, None, SimpleNamespace(judge=list))
 
             def run(self):
                 row = self.board.open(ROUND, ORIGINAL)
@@ -87,14 +89,14 @@ def verdict(monkeypatch):
 
         def nearest(self, candidates):
             assert candidates == [BROKEN]
-            return Measured(BROKEN, *figures) if runs else None
+            return timed_at(BROKEN, *figures) if runs else None
 
         monkeypatch.setattr(judge, "Beam", Searched)
         monkeypatch.setattr(Selection, "measure_nearest", nearest)
 
         def measure(self, candidates):
             (measured if measured is not None else []).extend(candidates)
-            return [Measured(candidates[0], 1.0, 1.0, 1.0)]
+            return [Measured(candidates[0], ITSELF)]
 
         monkeypatch.setattr(Selection, "measure", measure)
         return judge.judge_search(bench, SimpleNamespace(forced=lambda: forced))
@@ -199,7 +201,7 @@ def test_what_was_asked_for_is_prepared_and_called_improved_only_where_the_goal_
     verdict, monkeypatch, figures, goal, status
 ):
     fixed = Step(Stage.FUSE, "fix", "plugin", {}, Role.REQUESTED, lossy=False)
-    monkeypatch.setattr(Selection, "decide", lambda *_: Measured(Candidate(model("fixed"), 100, (fixed,)), *figures))
+    monkeypatch.setattr(Selection, "decide", lambda *_: timed_at(Candidate(model("fixed"), 100, (fixed,)), *figures))
     found = verdict(goal=goal)
     assert (found.status, found.result.ratio) == (status, figures[0])
     assert EXIT_STATUS[found.status] is ExitStatus.DELIVERED

@@ -131,7 +131,7 @@ def test_another_version_and_another_model_are_refused(lines: list[dict[str, Any
 def test_why_a_step_was_not_tried_survives_the_file(folder: Path) -> None:
     rows = read_trace(folder / "run.trace").end["rows"]
     assert all(row["out_of_time"] is (row["reason"] == OUT_OF_TIME) for row in rows)
-    assert any(row["beyond_budget"] for row in rows)
+    assert any(row["objection"]["beyond_budget"] for row in rows)
 
 
 def test_an_interrupted_run_leaves_no_trace_and_keeps_an_older_one(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from boards import board_of
+from boards import board_of, timed_at
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import Drift
 from optim._engine.gate.max_loss import MaxLoss, TaskFigure
 from optim._engine.runs.pick import choose
 from optim._engine.search.front import worth_proving
-from optim._engine.search.state import Candidate, Measured, Step
+from optim._engine.search.state import Candidate, Step
 from optim.errors import OptimError
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -24,7 +24,7 @@ BUDGET = Budget(0.1, 1e-4)
 def measured(name, ratio=1.0, size=100, drift=0.0, *, steps=("a",), task=None):
     chain = tuple(Step(Stage.FUSE, step, "p", {}, Role.IMPROVE, lossy=drift > 0) for step in steps)
     model = Model(Path(f"{name}.onnx"), name, (), (), {"": 17}, 9)
-    return Measured(Candidate(model, size, chain, (), Drift(drift, drift, 1.0), task), ratio, ratio, ratio)
+    return timed_at(Candidate(model, size, chain, (), Drift(drift, drift, 1.0), task), ratio)
 
 
 def archive(*items, budget=BUDGET, required=()):
@@ -80,9 +80,9 @@ def test_what_is_delivered_has_a_number_even_where_another_is_in_front_of_it():
 
 
 def test_what_is_ahead_of_the_delivered_by_noise_has_no_number():
-    delivered = Measured(measured("delivered", 0.5, 60, 0.09).candidate, 0.50, 0.48, 0.52)
-    faster = Measured(measured("faster", 0.48, 60, 0.09, steps=("a", "b")).candidate, 0.48, 0.46, 0.50)
-    clearly = replace(faster, ratio=0.3, low=0.29, high=0.31)
+    delivered = timed_at(measured("delivered", 0.5, 60, 0.09).candidate, 0.50, 0.48, 0.52)
+    faster = timed_at(measured("faster", 0.48, 60, 0.09, steps=("a", "b")).candidate, 0.48, 0.46, 0.50)
+    clearly = timed_at(faster.candidate, 0.3, 0.29, 0.31)
     smaller = replace(faster, candidate=replace(faster.candidate, size_bytes=50))
     numbers = [
         {point.digest: point.number for point in archive(other, delivered).points(delivered.candidate)}
@@ -136,7 +136,7 @@ def test_the_nearest_is_beyond_the_budget_by_least_and_a_loss_counts_too():
 
 def test_what_is_kept_aside_is_proven_and_never_on_the_front():
     made = archive(EXACT)
-    made.aside(FAST, None)
+    made.aside(FAST)
     points = made.points()
     assert [(point.candidate.model.digest, point.number, point.within) for point in points] == [
         ("exact", 1, True),

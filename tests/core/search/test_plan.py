@@ -48,40 +48,35 @@ def test_a_requested_pass_is_left_out_until_it_is_named(plan_of):
     assert "timed.rename" not in reasons(plan)
 
 
-def test_without_leaves_a_pass_out(plan_of):
-    plan = plan_of(without=("timed.drop-a",))
-    assert reasons(plan)["timed.drop-a"] == "left out by --without"
-    assert "timed.drop-a" not in considered(plan)
-
-
-def test_a_stage_leaves_the_others_out(plan_of):
-    plan = plan_of(stages=(Stage.QUANTIZE,))
-    assert set(plan.stages) == {Stage.QUANTIZE}
-    assert reasons(plan)["timed.drop-a"] == "stage fuse is not in --stage"
-
-
 def test_a_named_pass_of_another_stage_runs_all_the_same(plan_of):
     plan = plan_of(stages=(Stage.QUANTIZE,), named=(Named("timed.drop-a"),))
     assert [planned.ordered.name for planned in plan.stages[Stage.FUSE]] == ["timed.drop-a"]
 
 
-def test_lossless_leaves_lossy_passes_out(plan_of):
-    plan = plan_of(lossless=True)
-    found = reasons(plan)
-    assert found["timed.round"] == "it is lossy, and --lossless excludes it"
-    assert "ort.quantize-dynamic" in found
-    assert not any(planned.pass_class.lossy for passes in plan.stages.values() for planned in passes)
+@pytest.mark.parametrize(
+    ("changes", "name", "reason"),
+    [
+        ({"without": ("timed.drop-a",)}, "timed.drop-a", "left out by --without"),
+        ({"stages": (Stage.QUANTIZE,)}, "timed.drop-a", "stage fuse is not in --stage"),
+        ({"lossless": True}, "timed.round", "it is lossy, and --lossless excludes it"),
+        ({"lossless": True}, "ort.quantize-dynamic", "it is lossy, and --lossless excludes it"),
+        (
+            {"named": (Named("timed.round"),)},
+            "timed.round-heavily",
+            "timed.round was asked for, and they exclude each other",
+        ),
+    ],
+)
+def test_what_is_left_out_says_why(plan_of, changes, name, reason):
+    plan = plan_of(**changes)
+    assert reasons(plan)[name] == reason
+    assert name not in considered(plan)
 
 
 def test_passes_of_one_group_stand_in_one_slot(plan_of):
     rows = [[planned.ordered.name for planned in slot] for slot in slots(plan_of().stages[Stage.QUANTIZE])]
     assert ["timed.round", "timed.round-heavily"] in rows
     assert ["timed.drop-b"] in rows
-
-
-def test_a_named_pass_excludes_its_alternatives(plan_of):
-    plan = plan_of(named=(Named("timed.round"),))
-    assert "timed.round was asked for, and they exclude each other" in reasons(plan)["timed.round-heavily"]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 from all_goals import GOALS
-from boards import board_of
+from boards import board_of, timed_at
 
 from optim._engine.gate.budget import Objection
 from optim._engine.search.rows import chain_key, failing_of, failures, missing_rows
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus
+from optim._engine.search.state import Candidate, Step, StepStatus
+from optim.goal import Ratio
 from optim.model import Model
-from optim.passes import Role, Stage
+from optim.passes import PassResult, Role, Stage
 
 
 def model(name):
@@ -30,7 +31,7 @@ def step(name, role=Role.IMPROVE):
 
 def after(candidate, *steps):
     for one in steps:
-        candidate = candidate.after(one, model(one.pass_name), 100, None)
+        candidate = candidate.after(one, PassResult(model(one.pass_name), True), 100)
     return candidate
 
 
@@ -39,11 +40,11 @@ def concluded(ratio, without, *, kept=True):
     journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     candidate = after(ORIGINAL, first)
-    journal.timed(Measured(candidate, ratio), without)
+    journal.timed(timed_at(candidate, ratio), without)
     last = step("last")
     journal.open(last, candidate)
     winner = after(candidate, last) if kept else ORIGINAL
-    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    journal.conclude(winner, timed_at(winner, 0.5, 0.4, 0.6))
     return row
 
 
@@ -68,17 +69,17 @@ def test_a_quick_look_never_replaces_the_figure_of_a_proof():
     journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     candidate = after(ORIGINAL, first)
-    row.note(Measured(candidate, 3.73, 3.5, 3.9), proven=True)
-    journal.timed(Measured(candidate, 0.45), 1.0)
+    row.note(timed_at(candidate, 3.73, 3.5, 3.9), proven=True)
+    journal.timed(timed_at(candidate, 0.45), 1.0)
     assert row.ratio == 3.73
 
 
 def test_a_dropped_step_that_is_kept_behind_others_says_so():
     journal, first, last = board_of(), step("first"), step("last")
     row = journal.open(last, after(ORIGINAL, first))
-    journal.timed(Measured(after(ORIGINAL, first, last), 0.45), 1.0)
+    journal.timed(timed_at(after(ORIGINAL, first, last), 0.45), 1.0)
     winner = after(ORIGINAL, last)
-    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    journal.conclude(winner, timed_at(winner, 0.5, 0.4, 0.6))
     assert row.status is StepStatus.DROPPED
     assert row.reason == "latency ratio 0.45 when explored; last won with 0.50 in the final timing"
     (kept,) = [one for one in journal.attempts if one.status is StepStatus.KEPT]
@@ -89,9 +90,9 @@ def test_what_won_is_named_with_its_options_where_it_is_the_same_pass():
     journal, first = board_of(), step("first")
     better = replace(first, options={"engine": "ours", "leave_out": []})
     row = journal.open(first, ORIGINAL)
-    journal.timed(Measured(after(ORIGINAL, first), 0.6), 1.0)
+    journal.timed(timed_at(after(ORIGINAL, first), 0.6), 1.0)
     winner = after(ORIGINAL, better, step("last"))
-    journal.conclude(winner, Measured(winner, 0.5, 0.4, 0.6))
+    journal.conclude(winner, timed_at(winner, 0.5, 0.4, 0.6))
     assert (
         row.reason == "latency ratio 0.60 when explored; first (engine=ours) + last won with 0.50 in the final timing"
     )
@@ -101,17 +102,17 @@ def test_a_row_has_the_best_time_that_was_seen_with_its_interval():
     journal, first = board_of(), step("first")
     row = journal.open(first, ORIGINAL)
     for ratio in (0.9, 0.8, 0.85):
-        journal.timed(Measured(after(ORIGINAL, first), ratio, ratio - 0.01, ratio + 0.01), None)
-    assert (row.ratio, row.low, row.high) == (0.8, 0.79, 0.81)
+        journal.timed(timed_at(after(ORIGINAL, first), ratio, ratio - 0.01, ratio + 0.01), None)
+    assert (row.timing.value, row.timing.low, row.timing.high) == (0.8, 0.79, 0.81)
     assert row.parent_ratio is None
 
 
 def test_what_is_settled_again_for_another_reason_is_no_longer_beyond_the_budget():
     row = board_of().open(step("first"), ORIGINAL)
     row.drop(Objection("drift 0.06 is beyond the budget (0.05)", beyond_budget=True), "on all samples: ")
-    assert (row.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
+    assert (row.objection.beyond_budget, row.reason) == (True, "on all samples: drift 0.06 is beyond the budget (0.05)")
     row.settle(StepStatus.DROPPED, "beyond the budget is what it says, and slower is what it was")
-    assert not row.beyond_budget
+    assert not row.objection
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
     rows = [journal.open(one.steps[-1], ORIGINAL) for one in (rival, best)]
     for row, one, peak in zip(rows, (rival, best), (90_000_000, 70_000_000), strict=True):
         row.size_bytes = int(one.size_bytes)
-        journal.timed(Measured(one, 1.2, peak_memory_bytes=peak), 1.0)
-    journal.conclude(best, Measured(best, 1.2, 1.1, 1.3, peak_memory_bytes=70_000_000))
+        journal.timed(timed_at(one, 1.2, peak=peak), 1.0)
+    journal.conclude(best, timed_at(best, 1.2, 1.1, 1.3, peak=70_000_000))
     assert [row.reason for row in rows] == [
         reason,
         {"size": "40 MB with it", "memory": "peak memory 70 MB with it"}[goal],
@@ -139,7 +140,7 @@ def test_the_reason_of_a_dropped_step_speaks_of_the_goal(goal, reason):
 def test_where_memory_is_the_goal_nothing_is_dropped_as_no_faster(peak):
     journal, first = board_of(goal=GOALS["memory"]), step("first")
     row = journal.open(first, ORIGINAL)
-    journal.timed(Measured(after(ORIGINAL, first), 1.2, peak_memory_bytes=peak), 1.0)
+    journal.timed(timed_at(after(ORIGINAL, first), 1.2, peak=peak), 1.0)
     journal.conclude(ORIGINAL)
     assert "memory" in row.reason
     assert "faster" not in row.reason
@@ -160,7 +161,7 @@ def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
 def test_a_pass_that_did_not_hold_says_why_its_fastest_did_not():
     rows = untimed, slow, fast, other = [board_of().open(step(name), ORIGINAL) for name in ("a", "a", "a", "b")]
     for attempt, ratio, reason in ((slow, 1.6, "slow"), (fast, 1.2, "not clearly faster"), (other, 0.5, "another")):
-        attempt.ratio = ratio
+        attempt.timing = Ratio(ratio, ratio, ratio, 9)
         attempt.settle(StepStatus.DROPPED, reason)
     untimed.settle(StepStatus.DROPPED, "it holds, and was not timed by itself")
     assert failures(rows, "a") == "not clearly faster"

@@ -138,7 +138,7 @@ def test_notes_say_which_inputs_are_guessed_and_which_outputs_are_not_judged(slo
     assert "output 'y' is not judged: it is zero on all samples; give --data on which this output differs" in notes
 
 
-@pytest.mark.parametrize(("given", "most_s"), [(60.0, 60.0), ("auto", 300.0), (1.0, 5.0)])
+@pytest.mark.parametrize(("given", "most_s"), [(60.0, 60.0), ("auto", 250.0), (1.0, 5.0)])
 def test_the_original_is_stopped_when_the_time_of_the_whole_run_is_over(given, most_s):
     run = Deadline(given, lambda: 100.0)
     assert most_s - 6.0 < run.most_for_original() <= most_s
@@ -172,7 +172,7 @@ def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_p
         execute(RunSettings(source=model, search_seconds=20.0), load_registry(), Store(), print)
     assert caught.value.reference == "original-too-slow"
     assert "--search-seconds" in caught.value.fix
-    assert 15.0 < asked[0] <= 20.0
+    assert 5.0 <= asked[0] <= 20.0
 
 
 @pytest.mark.usefixtures("jobs_here")
@@ -181,5 +181,5 @@ def test_an_original_that_there_is_no_time_to_time_is_delivered_with_a_note(tmp_
     asked = RunSettings(source=model, search_seconds=0.0, stages=(Stage.POST_PROCESS,))
     outcome = execute(asked, load_registry(), Store(tmp_path / "cache"), print)
     assert outcome.status is RunStatus.UNCHANGED
-    assert outcome.result.latency_ms is None
+    assert outcome.result.lane.latency is None
     assert "there was no time to time the original; give more with --search-seconds" in outcome.notes

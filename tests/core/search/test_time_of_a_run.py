@@ -18,7 +18,7 @@ from optim._engine.runs import run as runs
 from optim._engine.runs.execute import _announce
 from optim._engine.runs.run import run_source
 from optim._engine.search import deadline
-from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, WHOLE_S, Deadline
+from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
 from optim._engine.search.measure.clock import Clock
@@ -67,11 +67,11 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     assert run.left == 80.0
 
 
-def test_a_short_run_has_its_part_of_the_end_and_half_of_what_is_left_for_the_search(clock):
+def test_a_short_run_has_its_part_of_the_end_and_is_proven_until_one_of_30_s_ends(clock):
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
-    assert time.grace_s == pytest.approx(GRACE_S / 4)
-    assert efforts.final(time, 2).seconds == pytest.approx(RACE_S / 4)
+    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S / 4, RACE_S / 4)
+    assert time.end_s == pytest.approx(1.2 * LEAST_S - 1.8)
 
 
 def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
@@ -87,7 +87,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert efforts.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
-    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == 5.0
+    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 5.0
     assert not Clock(None, board_of(), time)._may_time_again
     assert time.lanes_at_the_end(6) == 1
 
@@ -113,7 +113,7 @@ def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(cloc
     run.note_reading(25.0)
     run.note_size(1_000_000_000)
     assert run.left - run.spare_s == pytest.approx(25.0)
-    run.note_reading(0.0)  # it was in the store
+    run = Deadline(100.0, clock)  # it was in the store
     run.note_size(1_000_000_000)
     assert run.left - run.spare_s == pytest.approx(1.5 + 1000 / 300)
 
@@ -129,11 +129,10 @@ def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_pro
 
 def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     run = Deadline(AUTO, clock)
-    assert run.most_for_original() < WHOLE_S
+    assert run.most_for_original() < MOST_S
     run.announce(MOST_S)
     run.note_size(1)
-    assert run.floor_s == WHOLE_S - MOST_S
-    assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(WHOLE_S)
+    assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(300.0)
     run.announce(60.0)
     assert run.floor_s == 12.0
 
@@ -170,7 +169,7 @@ PASSES = [f"a.{i}" for i in range(15)]
 def test_the_estimate_lies_between_half_a_minute_and_five(clock):
     assert estimate_s(TINY, PASSES[:1], PassCosts()) == LEAST_S
     assert 60 < estimate_s(MINILM, PASSES, PassCosts()) < 150
-    assert estimate_s(TINY, PASSES[:1], PassCosts(), spent_s=280.0) == MOST_S
+    assert estimate_s(TINY, PASSES[:1], PassCosts(), spent_s=MOST_S) == MOST_S
     assert estimate_s(Load(4_000_000_000, 400, 8, 10.0, 1.0), PASSES, PassCosts()) == MOST_S
 
 

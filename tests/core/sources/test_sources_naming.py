@@ -58,7 +58,7 @@ def test_what_is_not_there_and_what_is_no_model_folder_cannot_be_exported(
 
 def test_options_of_a_source_are_read_as_a_shell_gives_them() -> None:
     words = {
-        "source_args": ("layers=2", "name=small", "rate=0.5", "flag=true"),
+        "source_arg": ("layers=2", "name=small", "rate=0.5", "flag=true"),
         "dynamic": ("input_ids=batch,sequence", "mems=batch,past,"),
         "state": ("mems",),
     }
@@ -68,7 +68,7 @@ def test_options_of_a_source_are_read_as_a_shell_gives_them() -> None:
     assert (request.state, request.weights) == (("mems",), "copy")
 
 
-@pytest.mark.parametrize("words", [{"source_args": ("layers",)}, {"dynamic": ("x",)}, {"dynamic": ("x=1batch",)}])
+@pytest.mark.parametrize("words", [{"source_arg": ("layers",)}, {"dynamic": ("x",)}, {"dynamic": ("x=1batch",)}])
 def test_options_that_cannot_be_read_are_refused(words: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(OptimError) as caught:
         source_request("m:f", words)

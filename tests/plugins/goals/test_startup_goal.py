@@ -41,11 +41,11 @@ def test_what_opens_sooner_is_delivered_where_that_is_the_goal(tmp_path: Path) -
         outcome = fusing_run(tmp_path, "startup")
     assert outcome.status is RunStatus.IMPROVED
     result = outcome.result
-    assert result is not None and result.goal is not None and result.ratio == 1.0
-    assert result.goal.high < 1.0
+    assert result is not None and result.lane.goal is not None and result.ratio == 1.0
+    assert result.lane.goal.high < 1.0
     report = build_report(outcome)
     assert report.result is not None and report.result.goal_ratio is not None
-    assert report.result.goal_ratio.value == pytest.approx(result.goal.value)
+    assert report.result.goal_ratio.value == pytest.approx(result.lane.goal.value)
     assert report.reason.startswith("starts ") and "start-up ratio" in report.reason
     assert report.reason.count("ratio") == 1
     kept = [step for step in report.steps if step.status == "kept"]

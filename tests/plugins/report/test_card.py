@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import sample_outcome as sample
 
@@ -65,7 +63,7 @@ def test_a_figure_that_is_not_finite_is_left_out():
 
 def test_it_names_the_worst_slice_and_sample_what_differs_and_what_was_not_judged():
     outcome = sample.improved()
-    outcome.result = replace(outcome.result, comparisons=sample.misplaced())
+    outcome.result = sample.compared_as(outcome.result, *sample.misplaced())
     text = model_card(build_report(outcome))
     assert "drift 0.15 at output 'logits', column 3, within the budget of 0.17" in text
     assert "Drift 0.15 at output 'logits', column 3: the worst error" in text

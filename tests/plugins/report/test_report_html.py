@@ -82,7 +82,7 @@ def test_every_step_is_there_with_its_reason_and_figures():
 
 def test_what_counts_is_open_and_long_lists_are_folded():
     assert page(sample.improved()).groups() == [True, True, True, False, False]
-    dropped = [replace(sample.attempts()[1], on=(str(n),), status=StepStatus.DROPPED) for n in range(9)]
+    dropped = [replace(sample.attempts()[1], behind=((str(n), "[]"),), status=StepStatus.DROPPED) for n in range(9)]
     assert page(sample.improved(attempts=dropped)).groups() == [False]
 
 
@@ -101,7 +101,7 @@ def test_operators_outputs_shapes_machine_and_feeds_are_there():
 
 def test_outputs_name_the_worst_slice_and_sample_what_differs_and_what_was_not_judged():
     outcome = sample.improved()
-    outcome.result = replace(outcome.result, comparisons=sample.misplaced())
+    outcome.result = sample.compared_as(outcome.result, *sample.misplaced())
     text = render_html(build_report(outcome))
     assert "output &#39;logits&#39;, column 3</div>" in text
     assert '<td class="small">column 3, sample 4</td>' in text
@@ -116,7 +116,7 @@ def test_the_page_needs_no_network_and_runs_no_script():
 
 def test_words_of_models_and_plugins_are_never_markup():
     outcome = sample.improved(versions={"<script>alert(1)</script>": "<i>"})
-    outcome.result = replace(outcome.result, comparisons=(replace(sample.compared(), name="<script>"),))
+    outcome.result = sample.compared_as(outcome.result, replace(sample.compared(), name="<script>"))
     outcome.settings = replace(outcome.settings, source=Path('"><script>.onnx'))
     html = render_html(build_report(outcome))
     assert "<script" not in html
@@ -254,7 +254,7 @@ def selects(selector: str, place: int, count: int) -> bool:
 
 def test_what_could_not_run_here_is_no_row_and_named_once():
     nowhere = replace(sample.attempts()[-1], reason="it only runs if --with names it", not_here=True)
-    found = page(sample.improved(attempts=[*sample.attempts()[:-1], nowhere, replace(nowhere, on=("x",))]))
+    found = page(sample.improved(attempts=[*sample.attempts()[:-1], nowhere, replace(nowhere, behind=(("x", "[]"),))]))
     assert "Skipped" not in found.text
     assert found.text.count("it only runs if --with names it") == 1
     assert "Not tried on this machine it only runs if --with names it ort.tune-session" in found.text
@@ -263,7 +263,7 @@ def test_what_could_not_run_here_is_no_row_and_named_once():
 def test_what_was_declined_for_the_same_reason_on_several_chains_is_one_row():
     declined = next(one for one in sample.attempts() if one.status is StepStatus.NOT_APPLICABLE)
     text = page(
-        sample.improved(attempts=[declined, replace(declined, on=("a.b",)), replace(declined, on=("c.d",))])
+        sample.improved(attempts=[declined, *(replace(declined, behind=((name, "[]"),)) for name in ("a.b", "c.d"))])
     ).text
     assert "Not applicable (1)" in text
     assert "on 3 models" in text

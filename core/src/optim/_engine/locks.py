@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from optim.errors import OptimError
 from optim.folders import lock_folder
 
-_POLL_S = 0.05
+POLL_S = 0.05
 _STALE_S = 86400.0
 """A lock file that nobody touched for a day is removed: there is one for each folder that was ever filled."""
 
@@ -79,7 +79,7 @@ def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[Holder], 
                     told = True
                 if time.monotonic() >= deadline:
                     raise LockBusyError(_holder(path))
-                time.sleep(_POLL_S)
+                time.sleep(POLL_S)
     except OSError as error:
         raise OptimError.usage(
             "lock-folder-unusable",

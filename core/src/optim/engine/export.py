@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     from optim._engine.sources.evidence import steps_of as steps_of
     from optim._engine.sources.evidence import variations_of_source as variations_of_source
     from optim._engine.sources.export_file import EXPORT_FILE as EXPORT_FILE
-    from optim._engine.sources.export_file import ComponentFile as ComponentFile
-    from optim._engine.sources.export_file import ExportFile as ExportFile
-    from optim._engine.sources.export_file import export_file as export_file
-    from optim._engine.sources.export_file import file_of as file_of
     from optim._engine.sources.export_file import read_export_file as read_export_file
     from optim._engine.sources.export_file import write_export_file as write_export_file
     from optim._engine.sources.exported import Choice as Choice

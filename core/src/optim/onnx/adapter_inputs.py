@@ -143,17 +143,3 @@ def _is_whole(one: Mapping[str, Any]) -> bool:
         and all(isinstance(number, int) for number in details.values())
         and isinstance(supplied_by, str)
     )
-
-
-__all__ = [
-    "KEY",
-    "SUPPLIED",
-    "AdapterInput",
-    "adapter_inputs_of",
-    "adapter_names",
-    "is_supplied",
-    "keep_adapter_inputs",
-    "leave_to_sessions",
-    "lost_adapter_inputs",
-    "name_adapter_inputs",
-]

@@ -26,7 +26,7 @@ from onnx_ir import TensorProtocol
 from optim.decoders.conventions import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
-from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts, store_contexts
+from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts
 from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, place_key, placed, replacing, write_tensors
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
@@ -135,15 +135,6 @@ def discard_measured(model: Model) -> None:
     """Deletes the files of ``save_for_measuring``. Leaves a model of the store alone."""
     for suffix in (".onnx.tmp", ".data.tmp"):
         (model.path.parent / f".{model.digest}{suffix}").unlink(missing_ok=True)
-
-
-def adopt_into_store(
-    path: Path, store: Path, *, like: Model, artefacts: Mapping[str, Path | str] | None = None
-) -> Model:
-    """Bring a file that a library wrote into the store, referring to the weights of ``like`` where bytes are equal."""
-    graph = read_like(path, like, artefacts)
-    store_contexts(graph, path.parent, store)
-    return save_in_store(graph, store, session=like.session)
 
 
 def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | None = None) -> ir.Model:

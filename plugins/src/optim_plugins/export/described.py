@@ -10,7 +10,6 @@ from optim.engine.export import (
     ExportedComponent,
     ExportedSource,
     ExportStepReport,
-    file_of,
     is_ours,
     needs_export,
     require_max_drift,
@@ -46,7 +45,7 @@ def _described(made: ExportedSource, output: Path) -> ExportedFolder:
     components = [
         ExportedComponent(
             name=graph.component,
-            file=str(output / file_of(graph.component)),
+            file=str(output / made.content.components[graph.component].file),
             size_bytes=graph.size_bytes,
             inputs=tuple(to_wire(graph.model.inputs)),
             outputs=tuple(to_wire(graph.model.outputs)),

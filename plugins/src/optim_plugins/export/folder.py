@@ -10,14 +10,10 @@ from pathlib import Path
 from optim.engine.export import (
     EXPORT_FILE,
     LOAD_TEXT,
-    ComponentFile,
     ExportConditions,
     ExportedSource,
-    ExportFile,
     RunFolder,
     deliver_linked,
-    export_file,
-    file_of,
     held_backend,
     loading_script,
     read_export_file,
@@ -69,23 +65,14 @@ def _write_graphs(made: ExportedSource, folder: Path, conditions: ExportConditio
         conditions: under which they were exported.
         owner: the distribution whose backend opens them; None: onnxruntime alone does.
     """
-    for graph in made.graphs:
-        deliver_model(graph.model, folder, name=file_of(graph.component))
+    for name, one in made.content.components.items():
+        deliver_model(made.graph(name).model, folder, name=one.file)
     if len(made.graphs) == 1:
         script = loading_script(conditions.registry, LOAD_TEXT, made.graphs[0].model) if owner is None else ""
         write_session_files(folder, SessionConfig(), conditions.target, owner=owner, script=script)
-    write_export_file(folder, content_of(made, {graph.component: file_of(graph.component) for graph in made.graphs}))
+    write_export_file(folder, made.content)
     if made.request.folder is not None:
         carry_files(made.request.folder, folder)
-
-
-def content_of(made: ExportedSource, files: dict[str, str]) -> ExportFile:
-    """``export.json`` for components that lie in ``files``."""
-    drift = {verified.component: verified.drift.relative_error for verified in made.verified}
-    components = {
-        name: ComponentFile(file, made.graph(name).state, drift.get(name, 0.0)) for name, file in files.items()
-    }
-    return export_file(made.request.spec, made.facts, components)
 
 
 def _export_linked(request: SourceRequest, output: Path, make: Callable[[], ExportedSource]) -> ExportedSource:
@@ -101,13 +88,12 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
         )
     _refuse_overwriting(output)
     made = make()
-    files = {graph.component: file_of(graph.component) for graph in made.graphs}
-    for graph in made.graphs:
-        deliver_linked(graph.model, output, name=files[graph.component])
+    for name, one in made.content.components.items():
+        deliver_linked(made.graph(name).model, output, name=one.file)
     temporary = output / f".{EXPORT_FILE}.{uuid.uuid4().hex}"
     temporary.mkdir()
     try:
-        write_export_file(temporary, content_of(made, files))
+        write_export_file(temporary, made.content)
         os.replace(temporary / EXPORT_FILE, output / EXPORT_FILE)
     finally:
         temporary.rmdir()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import dawdling_plugin
 import pytest
 from all_goals import GOALS
-from boards import board_of
+from boards import board_of, timed_at
 from installed_plugin import installed
 from timed_models import write_network
 
@@ -24,7 +24,7 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.lane_figures import expected_of
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Candidate, LaneResult, Measured, Step, StepStatus
+from optim._engine.search.state import Candidate, LaneResult, Step, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.goal import Ratio
@@ -186,7 +186,7 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
     longer = (Step(Stage.FUSE, "a.b", "a", {}, Role.IMPROVE, False),)
 
     def item(name, ratio, goal=None, steps=longer):
-        return Measured(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
+        return timed_at(Candidate(Model(tmp_path / name, name, (), (), {"": 17}, 9), 1, steps), ratio, goal=goal)
 
     original = item("o", 1.0, steps=()).candidate
     board = board_of(goal=GOALS["throughput"], original=original)
@@ -200,10 +200,10 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
 
 @pytest.mark.parametrize(("goal", "going_on"), [("generate", ["raced", "near", "unknown"]), ("throughput", None)])
 def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path, goal, going_on):
-    figures = {"raced": 0.6, "near": 0.74, "unknown": None, "far": 0.76}
+    figures = {"raced": 0.6, "near": 0.74, "unknown": None, "far": 0.8}
     steps = (Step(Stage.FUSE, "a.b", "a", {}, Role.IMPROVE, False),)
     items = [
-        Measured(
+        timed_at(
             Candidate(Model(tmp_path, name, (), (), {"": 17}, 9), 1, steps),
             0.5,
             goal=figure and Ratio(*[figure] * 3, 2),

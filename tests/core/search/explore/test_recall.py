@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+from boards import timed_at
 from installed_plugin import installed
 from jobs_here import done_here
 from onnx import TensorProto, helper, numpy_helper
@@ -20,7 +21,7 @@ from optim._engine.search import experience
 from optim._engine.search.experience import Architecture, Experience, WonStep
 from optim._engine.search.explore import recall
 from optim._engine.search.settings import Named, RunSettings
-from optim._engine.search.state import Measured, Step, StepStatus
+from optim._engine.search.state import Step, StepStatus
 from optim._engine.store import Store
 from optim.onnx.operators import work_by_weight
 from optim.passes import Role, Stage
@@ -199,7 +200,7 @@ def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_t
 
     def first_look(candidates, seconds, *, on_all_samples):
         assert on_all_samples
-        return [Measured(one, 0.6) for one in candidates if records[one.digest].broken is None]
+        return [timed_at(one, 0.6) for one in candidates if records[one.digest].broken is None]
 
     repairs = SimpleNamespace(on_all_samples=lambda broken, most_s: {"beyond": repaired}[broken.digest])
     time = SimpleNamespace(before=lambda name: 9.0)
@@ -207,7 +208,7 @@ def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_t
     clock = SimpleNamespace(first_look=first_look, board=Board())
     one = recall.Recall(None, None, None, SimpleNamespace(repairs=repairs), clock, time, None)
     monkeypatch.setattr(one, "_made", lambda record: made)
-    assert one._looked_at(BERT) == Measured(repaired, 0.6)
+    assert one._looked_at(BERT) == timed_at(repaired, 0.6)
 
 
 def step(name):

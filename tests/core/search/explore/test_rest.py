@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from boards import board_of
+from boards import board_of, timed_at
 
 from optim._engine.goals.known import SIZE
 from optim._engine.search.explore.beam import LEFT_FOR_LATER, run_out, share_of_later
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.rows import OUT_OF_TIME
-from optim._engine.search.state import Measured, Step, StepStatus
+from optim._engine.search.state import Step, StepStatus
 from optim.passes import Role, Stage
 
 
@@ -50,7 +50,7 @@ def test_what_adds_too_little_is_not_tried_on_another_chain(promises, gained, la
     for one in (BITS, FUSION):
         if one.pass_name in gained:
             promises.note_ratio(one, gained[one.pass_name])
-    promises.note_latency([Measured(SimpleNamespace(digest=name), ratio) for name, ratio in latency.items()])
+    promises.note_latency([timed_at(SimpleNamespace(digest=name), ratio) for name, ratio in latency.items()])
     reason = promises.adds_too_little(SimpleNamespace(digest="parent"), asked)
     assert reason == "" if is_tried else reason.startswith("expected latency ratio about ")
 

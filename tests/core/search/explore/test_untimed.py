@@ -1,4 +1,4 @@
-"""What goes on from a stage: beneath 8 bits another fusion than in floats; without time for a race what was named."""
+"""What goes on from a stage: beneath 8 bits another fusion than in floats."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from boards import board_of
+from boards import board_of, timed_at
 
-from optim._engine.gate.drift import Drift
-from optim._engine.search.explore.beam import Beam, Grown, in_turns
-from optim._engine.search.explore.expand import Expander
+from optim._engine.search.explore.beam import in_turns
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.explore.ranking import Ranking
-from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME
-from optim._engine.search.select.repair import Guess
-from optim._engine.search.state import Attempt, Candidate, Measured, Step
+from optim._engine.search.state import ITSELF, Candidate, Measured, Step
 from optim.model import Model
-from optim.passes import Role, Stage
+from optim.passes import PassResult, Role, Stage
 
 NAMED = Step(Stage.QUANTIZE, "named", "plugin", {}, Role.IMPROVE, lossy=True)
 
@@ -27,22 +23,13 @@ def candidate(*steps: Step) -> Candidate:
     return Candidate(Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), 100, steps)
 
 
-def test_without_time_a_pass_that_was_named_is_still_on_every_chain() -> None:
-    beam = SimpleNamespace(_promises=Promises(60.0), _looked={})
-    original, with_it = candidate(), candidate(NAMED)
-    parents = {with_it.digest: Measured(original, 1.0)}
-    start = [Measured(original, 1.0)]
-    assert set(Beam._untimed(beam, Grown([with_it], parents), start)) == {with_it.digest}
-    assert set(Beam._untimed(beam, Grown([original, with_it], parents), start)) == {original.digest, with_it.digest}
-
-
 def ranking() -> Ranking:
     return Ranking(SimpleNamespace(base=None, board=board_of(original=candidate())))  # type: ignore[arg-type]
 
 
 def test_what_is_best_beneath_8_bits_leads() -> None:
     packed, plain, other = (Candidate(Model(Path("m"), name, (), (), {}, 9), 1, (NAMED,)) for name in "abc")
-    ready = [Measured(packed, 0.84), Measured(other, 0.86), Measured(plain, 0.88), Measured(candidate(), None)]
+    ready = [timed_at(packed, 0.84), timed_at(other, 0.86), timed_at(plain, 0.88), Measured(candidate())]
     rank, promises = ranking(), Promises(60.0)
     assert rank.leading(ready, 2) == rank.leading(ready, 2, promises) == ready[:2]
     promises.note_ratio(NAMED, 0.4)
@@ -50,15 +37,15 @@ def test_what_is_best_beneath_8_bits_leads() -> None:
     assert rank.leading(ready, 2, promises) == ready[:2]
     assert rank.leading(ready[3:], 2, promises) == ready[3:], "nothing was timed"
     fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
-    first = [Measured(replace(candidate(*steps), size_bytes=1), 0.5) for steps in ([fuse], [fuse, NAMED])]
+    first = [timed_at(replace(candidate(*steps), size_bytes=1), 0.5) for steps in ([fuse], [fuse, NAMED])]
     assert rank.leading(ready, 2, promises, first) == [first[0], ready[0]], "of first looks fusions alone"
 
 
 def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_for_now() -> None:
     fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
     cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
-    ready = [Measured(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), 1.0, 1.0, 1.0)]
-    looked = [Measured(candidate(fuse), 1.07, 0.78, 1.12)]
+    ready = [timed_at(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), ITSELF)]
+    looked = [timed_at(candidate(fuse), 1.07, 0.78, 1.12)]
     rank, promises = ranking(), Promises(60.0)
     assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
     promises.note_ratio(NAMED, 0.4)
@@ -68,20 +55,12 @@ def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_f
 
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:
     graph, tune = candidate(NAMED), Step(Stage.TUNE, "tune", "plugin", {"level": "basic"}, Role.IMPROVE, lossy=False)
-    tuned, promises = graph.after(tune, Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), 100, None), Promises(60.0)
+    tuned, promises = (
+        graph.after(tune, PassResult(Model(Path("t.onnx"), "t", (), (), {"": 17}, 9), True)),
+        Promises(60.0),
+    )
     for ratio, order in ((0.9, [tuned, graph]), (1.2, [graph, tuned])):
         promises = Promises(60.0)
         promises.note_ratio(tune, ratio)
         assert in_turns([graph], {graph.digest: [tuned]}, promises) == order
     assert in_turns([graph], {graph.digest: []}, promises) == [graph]
-
-
-def test_what_had_its_first_look_is_not_said_to_be_untried() -> None:
-    teller = SimpleNamespace(more=lambda count: None)
-    bench = SimpleNamespace(teller=teller, try_all=lambda trials, seconds: [None] * len(trials))
-    planned = SimpleNamespace(forced=False, offered=None)
-    rows = [Attempt(NAMED, ()), Attempt(NAMED, (), drift=Drift(0.02, 0.1, 0.99)), Attempt(NAMED, (), reason="broke")]
-    expander = object.__new__(Expander)
-    expander._bench, expander.promises = bench, Promises(60.0)  # type: ignore[assignment]
-    expander._try_all([Guess(planned, candidate(), row, ()) for row in rows])  # type: ignore[arg-type]
-    assert [row.reason for row in rows] == [OUT_OF_TIME, NOT_TIMED, "broke"]

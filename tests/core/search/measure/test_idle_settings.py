@@ -18,6 +18,7 @@ from optim._engine.search.state import StepStatus
 from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.model import SessionConfig
+from optim.passes import PassResult
 
 pytestmark = pytest.mark.usefixtures("jobs_here", "counted_clock")
 
@@ -45,7 +46,7 @@ def tuned(bench):
 
     def make(name, **settings):
         model = bench.original.model.with_session(SessionConfig(**settings))
-        return bench.original.after(step_of(offered, {"disabled_optimizers": [name]}), model, 1, None)
+        return bench.original.after(step_of(offered, {"disabled_optimizers": [name]}), PassResult(model, True), 1)
 
     return make
 
@@ -53,9 +54,7 @@ def tuned(bench):
 @pytest.fixture
 def reasons(bench):
     def found(*others, seconds=100.0):
-        time = search_of(100.0)
-        time.sameness_s = seconds
-        idle = IdleSettings(bench.session_digests, time).reasons(bench.original, others)
+        idle = IdleSettings(bench.session_digests, search_of(seconds)).reasons(bench.original, others)
         return [idle.get(one.digest) for one in others]
 
     return found
@@ -108,7 +107,7 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
         change(changed.graph)
         onnx.save(changed, tmp_path / f"{name}.onnx")
         found = bench.ingest_file(tmp_path / f"{name}.onnx")
-        return bench.original.after(step_of(offered, {"name": name}), found.model, found.size_bytes, None)
+        return bench.original.after(step_of(offered, {"name": name}), PassResult(found.model, True), found.size_bytes)
 
     def without_it(graph):
         graph.node[-1].output[0] = "same"

@@ -337,7 +337,7 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
         return race_lanes.Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
 
     base, lane = timed(0.1, 0.2, 0.1, 0.2, 0.1), timed(0.1, 0.1, 0.09, 0.1, 0.3)
-    rounds = race_rounds.Rounds([0, 1, 2, 3, 4], {}, 0.0)
+    rounds = SimpleNamespace(kept=[0, 1, 2, 3, 4], disturbed=0.0)
     found, first = (race_job._figures(one, base, rounds) for one in (lane, base))
     assert found.ratio.value == pytest.approx(0.9)
     assert found.latency_ms == pytest.approx(0.9 * first.latency_ms)

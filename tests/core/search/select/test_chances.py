@@ -18,14 +18,14 @@ from optim.passes import Role, Stage
 BUDGET = Budget(0.03, 1e-4)
 
 
-def candidate(name: str, drift: float, *, recast: Step | None = None) -> Candidate:
+def candidate(name: str, drift: float) -> Candidate:
     step = Step(Stage.QUANTIZE, name, "plugin", {}, Role.IMPROVE, lossy=drift > 0)
     model = Model(Path(f"{name[0]}.onnx"), name, (), (), {"": 17}, 9)
-    return Candidate(model, 100, (step,), drift=replace(NO_DRIFT, relative_error=drift), recast=recast)
+    return Candidate(model, 100, (step,), drift=replace(NO_DRIFT, relative_error=drift))
 
 
-def hope(name: str, drift: float, ratio: float, **changes: Step) -> Hope:
-    one = candidate(name, drift, **changes)
+def hope(name: str, drift: float, ratio: float) -> Hope:
+    one = candidate(name, drift)
     return Hope(one, -math.log(ratio), chance_of(one, BUDGET))
 
 
@@ -65,9 +65,3 @@ def test_nothing_is_taken_where_it_raises_the_expected_gain_by_little():
 def test_another_setting_of_the_same_graph_holds_where_that_does():
     near = hope("a", 0.0285, 0.5)
     assert expected_gain([near, hope("a-set", 0.0285, 0.51)]) == pytest.approx(expected_gain([near]))
-
-
-def test_what_is_timed_against_another_original_is_no_help():
-    recast = candidate("r", 0.0).steps[0]
-    near, other = hope("a", 0.0299, 0.5), hope("c", 0.0, 0.7, recast=recast)
-    assert beside([near], other, hope("d", 0.0, 0.8)) == ["d"]

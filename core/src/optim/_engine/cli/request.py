@@ -1,4 +1,4 @@
-"""What the user wrote after ``optim run``, ``pick`` and ``export``: sources, layouts, settings."""
+"""What the user wrote after a verb: sources, layouts, settings."""
 
 from __future__ import annotations
 
@@ -22,44 +22,41 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_OPTIONS = (
-    click.option(
-        "--dynamic",
-        multiple=True,
-        metavar="INPUT=NAME,...",
-        help="Dynamic dimensions of an input; an empty name is a fixed one. Can be repeated.",
-    ),
-    click.option(
-        "--source-arg",
-        "source_args",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Argument of the factory, as TOML. Can be repeated.",
-    ),
-    click.option(
-        "--state", multiple=True, metavar="ARGUMENT", help="An argument that holds the module's state. Can be repeated."
-    ),
-    click.option(
-        "--rename",
-        multiple=True,
-        metavar="OLD=NEW",
-        help="Name in the graph for an input or output of the module. Can be repeated.",
-    ),
-    click.option("--task", help="Task to export a Hugging Face model for. [default: that of its architecture]"),
-    click.option(
-        "--weights",
-        type=click.Choice(["copy", "link"]),
-        help="link: the graph refers to the safetensors files of the source. [default: copy]",
-    ),
-    click.option("--allow-pickle", is_flag=True, help="Read weights from a pickle. A pickle can run any code."),
-    click.option("--trust-remote-code", is_flag=True, help="Run the Python code of a Hugging Face folder."),
-)
+_SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
+    "--dynamic": {
+        "multiple": True,
+        "metavar": "INPUT=NAME,...",
+        "help": "Dynamic dimensions of an input; an empty name is a fixed one. Can be repeated.",
+    },
+    "--source-arg": {
+        "multiple": True,
+        "metavar": "NAME=VALUE",
+        "help": "Argument of the factory, as TOML. Can be repeated.",
+    },
+    "--state": {
+        "multiple": True,
+        "metavar": "ARGUMENT",
+        "help": "An argument that holds the module's state. Can be repeated.",
+    },
+    "--rename": {
+        "multiple": True,
+        "metavar": "OLD=NEW",
+        "help": "Name in the graph for an input or output of the module. Can be repeated.",
+    },
+    "--task": {"help": "Task to export a Hugging Face model for. [default: that of its architecture]"},
+    "--weights": {
+        "type": click.Choice(["copy", "link"]),
+        "help": "link: the graph refers to the safetensors files of the source. [default: copy]",
+    },
+    "--allow-pickle": {"is_flag": True, "help": "Read weights from a pickle. A pickle can run any code."},
+    "--trust-remote-code": {"is_flag": True, "help": "Run the Python code of a Hugging Face folder."},
+}
 
 
 def source_options(function: Decorated) -> Decorated:
     """The options of a source that is exported first."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
+    for option, how in reversed(_SOURCE_OPTIONS.items()):
+        function = click.option(option, **how)(function)
     return function
 
 
@@ -73,7 +70,7 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
 
     return SourceRequest(
         spec,
-        arguments=dict(map(_argument, words.get("source_args") or ())),
+        arguments=dict(map(_argument, words.get("source_arg") or ())),
         dynamic=dict(map(_dimensions, words.get("dynamic") or ())),
         state=tuple(words.get("state") or ()),
         rename=dict(map(_renamed, words.get("rename") or ())),
@@ -87,17 +84,7 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
 
 def _given_source_options(words: Mapping[str, Any]) -> list[str]:
     """Names of the options above that the user wrote."""
-    names = {
-        "dynamic": "--dynamic",
-        "source_args": "--source-arg",
-        "state": "--state",
-        "rename": "--rename",
-        "task": "--task",
-        "weights": "--weights",
-        "allow_pickle": "--allow-pickle",
-        "trust_remote_code": "--trust-remote-code",
-    }
-    return [option for name, option in names.items() if words.get(name)]
+    return [option for option in _SOURCE_OPTIONS if words.get(option.removeprefix("--").replace("-", "_"))]
 
 
 def _argument(text: str) -> tuple[str, Any]:
@@ -131,6 +118,11 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     return OptimError.usage(
         "bad-source-option", f"cannot read {option} {json.dumps(text)}", "it is not NAME=VALUE", example
     )
+
+
+def words_given(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that have a value, by the arguments of a function of Python."""
+    return {name: value for name, value in words.items() if value is not None}
 
 
 def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
@@ -190,26 +182,19 @@ def parse_named(text: str) -> Named:
     )
 
 
-_HOW = (
-    click.option(
-        "--files",
-        type=click.Path(path_type=Path),
-        help="Folder with config and tokenizer for a layout. [default: that of the source]",
-    ),
-    click.option(
+def how_options(function: Decorated) -> Decorated:
+    """The files that a layout copies, and the Python that opens it."""
+    function = click.option(
         "--python",
         "opened_by",
         type=click.Path(path_type=Path),
         help="Python interpreter that has the program of a layout. [default: this one]",
-    ),
-)
-
-
-def how_options(function: Decorated) -> Decorated:
-    """The files that a layout copies, and the Python that opens it."""
-    for option in reversed(_HOW):
-        function = option(function)
-    return function
+    )(function)
+    return click.option(
+        "--files",
+        type=click.Path(path_type=Path),
+        help="Folder with config and tokenizer for a layout. [default: that of the source]",
+    )(function)
 
 
 def layout_options(function: Decorated) -> Decorated:

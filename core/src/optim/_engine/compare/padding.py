@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from optim._engine.compare.place import Reference, chosen
+from optim._engine.gate.counted import Numbers
 from optim._engine.gate.outputs import elements, only_nan, padding_masks, valid_positions, variations_of
-from optim._engine.gate.variation import Numbers, Variation, measure, write
+from optim._engine.gate.variation import Variation, measure, write
 from optim.arrays import Array, Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError

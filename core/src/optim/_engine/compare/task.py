@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs
+from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs, spread_of
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.sources import without_torch
 from optim._engine.gate.max_loss import MaxLoss, TaskFigure
@@ -58,7 +58,7 @@ def measure_original(
     feeds = reference.feed_set()
     available = reference.compared if metric.compares == "original" else tuple(range(len(feeds)))
     least = _LEAST_EXPLORED if within_s is None else min(_LEAST_EXPLORED, int(within_s / max(run_s, 1e-6)))
-    samples = _spread(available, max(1, len(reference.compared), _affordable(run_s, _WHOLE_S, least)))
+    samples = tuple(sorted(spread_of(available, max(1, len(reference.compared), _affordable(run_s, _WHOLE_S, least)))))
     counted = count(metric, samples, lambda i: _of_original(session, reference, i), _labels(metric.compares, reference))
     value = value_of(metric, counted)
     if limit is not None and limit.relative and value == 0:
@@ -71,7 +71,7 @@ def measure_original(
     if limit is not None:
         _require_a_bound(metric, limit, value)
     np.save(rows, counted)
-    explored = _spread(samples, max(1, _affordable(run_s, _EXPLORE_S, least)))
+    explored = spread_of(samples, max(1, _affordable(run_s, _EXPLORE_S, least)))
     notes = []
     if len(samples) == 1:
         batch = max(
@@ -155,12 +155,6 @@ def _labels(compares: str, reference: Reference) -> Callable[[int], Feeds]:
 
 def _affordable(run_s: float, seconds: float, least: int) -> int:
     return max(least, min(_MOST, int(seconds / max(run_s, 1e-6))))
-
-
-def _spread(available: Sequence[int], most: int) -> tuple[int, ...]:
-    """At most so many of them, evenly."""
-    count = min(len(available), most)
-    return tuple(sorted({available[round(i * (len(available) - 1) / max(1, count - 1))] for i in range(count)}))
 
 
 Rows = NDArray[np.float64]

@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
 from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
-from optim._engine.gate.variation import APART, Numbers, Variation, epsilon, measure, smallest_normal
+from optim._engine.gate.variation import APART, Variation, epsilon, measure, smallest_normal
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -163,22 +164,14 @@ def _compare_floats(
     valid: NDArray[np.bool_] | None,
     variation: Variation | None,
 ) -> OutputComparison:
-    a, b = reference.astype(np.float64), other.astype(np.float64)
-    counted = np.ones(a.shape, bool) if valid is None else np.broadcast_to(valid, a.shape)
-    if lost := int((~counted & np.isfinite(a) & ~np.isfinite(b)).sum()):
-        problem = f"{lost} elements at padded positions became NaN or infinite, which stay so when multiplied by a mask"
-        return replace(_incomparable(found, problem), overflowed=True)
-    if not counted.any():
-        return replace(found, unjudged=variation.unjudged if variation else "")
-    if nans := int((counted & np.isnan(b) & ~np.isnan(a)).sum()):
-        return replace(_incomparable(found, f"{nans} elements became NaN"), overflowed=True)
-    if nans := int((counted & np.isnan(a) & ~np.isnan(b)).sum()):
-        return _incomparable(found, f"{nans} elements are NaN in the reference only")
-    infinite = np.isinf(a) | np.isinf(b)
-    if moved := int((counted & infinite & (a != b)).sum()):
-        return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
-    counted = counted & np.isfinite(a)
-    if not counted.any():  # the same NaN or infinity everywhere
+    a, b = (np.atleast_1d(array).astype(np.float64) for array in (reference, other))
+    counted = positions(a.shape, valid)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        lost = _numbers_lost(found, a, b, counted)
+        if lost.problem:
+            return lost
+        counted = counted & np.isfinite(a)
+    if not a.size or not counted.any():  # padding, or the same NaN or infinity everywhere
         return replace(found, unjudged=variation.unjudged if variation else "")
     found = _with_figures(replace(found, top1_agreement=_top1_agreement(a, b, counted)), a, b, counted, reference.dtype)
     if variation is None:
@@ -186,6 +179,20 @@ def _compare_floats(
     for sentinel in variation.sentinels:
         counted = counted & ((a != sentinel) | (b != sentinel))
     return _answered(found, _errors(a, b, counted, reference.dtype, variation), a, b, counted, variation)
+
+
+def _numbers_lost(found: OutputComparison, a: Numbers, b: Numbers, counted: NDArray[np.bool_]) -> OutputComparison:
+    """The comparison as infinitely far, if something became NaN or infinite, or is no longer."""
+    if lost := int((~counted & np.isfinite(a) & ~np.isfinite(b)).sum()):
+        problem = f"{lost} elements at padded positions became NaN or infinite, which stay so when multiplied by a mask"
+        return replace(_incomparable(found, problem), overflowed=True)
+    if nans := int((counted & np.isnan(b) & ~np.isnan(a)).sum()):
+        return replace(_incomparable(found, f"{nans} elements became NaN"), overflowed=True)
+    if nans := int((counted & np.isnan(a) & ~np.isnan(b)).sum()):
+        return _incomparable(found, f"{nans} elements are NaN in the reference only")
+    if moved := int((counted & (np.isinf(a) | np.isinf(b)) & (a != b)).sum()):
+        return replace(_incomparable(found, f"{moved} elements became, or are no longer, infinite"), overflowed=True)
+    return found
 
 
 def _errors(
@@ -200,12 +207,18 @@ def _errors(
 
     Shares are computed from numbers near 1: a sigmoid is half of ``1 + tanh``.
     """
-    a, b = np.where(counted, a, 0.0), np.where(counted, b, 0.0)
+    a, b = only(counted, a), only(counted, b)
     with np.errstate(over="ignore"):
-        gap, largest = np.abs(b - a), np.maximum(np.abs(a), np.abs(b))
-    rounded = min(steps * epsilon(dtype), CAP) * np.maximum(largest, float(variation.is_share))
-    beyond: Numbers = np.maximum(gap - rounded - smallest_normal(dtype), 0.0)
-    return beyond
+        errors: Numbers = np.subtract(b, a)
+    np.abs(errors, out=errors)
+    rounded = np.abs(a)
+    np.maximum(rounded, np.abs(b), out=rounded)
+    if variation.is_share:
+        np.maximum(rounded, 1.0, out=rounded)
+    rounded *= min(steps * epsilon(dtype), CAP)
+    errors -= rounded
+    errors -= smallest_normal(dtype)
+    return np.maximum(errors, 0.0, out=errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,17 +250,26 @@ def answers(errors: Numbers, original: Numbers, counted: NDArray[np.bool_], vari
             shape[axis] = -1
         scale, middle = (np.reshape(one, shape) for one in (scales, middles))
         with np.errstate(over="ignore", invalid="ignore"):
-            away = np.where(counted, np.minimum(np.abs(original - middle), _LARGEST), 0.0)
-            is_loud = (away > APART * scale) & (not variation.is_share)
-            squares = np.square(errors / np.maximum(scale, np.where(is_loud, away, 0.0)))
-            spread = np.clip(np.where(counted, (original - middle) / scale, 0.0), -_MOST_SCALES, _MOST_SCALES)
-            squares = np.nan_to_num(squares, nan=math.inf, posinf=math.inf)
-            views.append((float(squares.sum()) / int(counted.sum()), axis, squares, spread))
+            spread = only(counted, original - middle)
+            size = np.abs(spread)
+            unit = scale
+            if not variation.is_share and (is_loud := size > APART * scale).any():
+                unit = np.where(is_loud, np.clip(size, scale, _LARGEST), scale)
+            squares = errors / unit
+            np.square(squares, out=squares)
+            total = float(squares.sum())
+            if not math.isfinite(total):
+                np.nan_to_num(squares, copy=False, nan=math.inf, posinf=math.inf)
+                total = math.inf
+            spread /= scale
+            np.clip(spread, -_MOST_SCALES, _MOST_SCALES, out=spread)
+            views.append((total / count(counted, errors.shape), axis, squares, spread))
         if axis != WHOLE:
             yield _of_axis(axis, squares, spread, counted, variation)
     whole, kind, squares, spread = max(views, key=lambda one: one[0])
     every = tuple(range(errors.ndim))
-    own = np.ones(1) if variation.is_share else _own(spread, counted, every, variation, alone=True).reshape(1)
+    counts = np.asarray(count(counted, errors.shape))
+    own = np.ones(1) if variation.is_share else _own(spread, counted, counts, every, variation, alone=True).reshape(1)
     yield Answer(WHOLE, np.sqrt(np.array([whole])) / own, np.ones(1))
     for axis in range(errors.ndim):
         if axis not in (kind, *known) and errors.shape[axis] > 1:
@@ -261,13 +283,12 @@ def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.b
     views = []
     for batch in batches:
         rest = tuple(place for place in range(squares.ndim) if place not in (axis, *batch))
-        counts = counted.sum(axis=rest)
+        counts = counts_of(counted, squares.shape, rest)
         with np.errstate(over="ignore"):
             errors = np.sqrt(squares.sum(axis=rest) / np.maximum(counts, 1))
         if not variation.is_share:
-            errors = errors / _own(
-                spread, counted, rest, variation, alone=axis == 0 or (squares.ndim <= 3 and not batch)
-            )
+            alone = axis == 0 or (squares.ndim <= 3 and not batch)
+            errors = errors / _own(spread, counted, counts, rest, variation, alone=alone)
         views.append(np.stack([errors, _chance(counts)]).reshape(2, -1, squares.shape[axis]))
     errors, chance = np.concatenate(views, axis=1)
     worst = (errors / chance).argmax(axis=0)[None]
@@ -275,23 +296,31 @@ def _of_axis(axis: int, squares: Numbers, spread: Numbers, counted: NDArray[np.b
 
 
 def _own(
-    spread: Numbers, counted: NDArray[np.bool_], rest: tuple[int, ...], variation: Variation, *, alone: bool
+    spread: Numbers,
+    counted: NDArray[np.bool_],
+    counts: NDArray[np.int_],
+    rest: tuple[int, ...],
+    variation: Variation,
+    *,
+    alone: bool,
 ) -> Numbers:
     """What to divide the error of a slice by that varies less than the output does over all samples; at most 1.
 
     Args:
         spread: of the original on this sample, in scales.
         counted: elements that count.
+        counts: how many do in each slice.
         rest: axes within a slice.
         variation: of the original's output; a spread that rounding explains is none.
         alone: the slice is an answer of its own, and where it is of another kind nothing else counts.
     """
-    counts = counted.sum(axis=rest)
     some = np.maximum(counts, 1)
-    mean = spread.sum(axis=rest, keepdims=True) / np.maximum(counted.sum(axis=rest, keepdims=True), 1)
+    mean = spread.sum(axis=rest) / some
+    left = only(counted, spread - np.expand_dims(mean, rest))
     with np.errstate(over="ignore"):
-        own = np.sqrt(np.square(np.where(counted, spread - mean, 0.0)).sum(axis=rest) / some)
-        size = np.sqrt(np.square(spread).sum(axis=rest) / some)
+        np.square(left, out=left)
+        own = np.sqrt(left.sum(axis=rest) / some)
+        size = np.hypot(own, mean)
     is_known = (counts >= _LEAST) & (own > variation.rounds_by * np.maximum(size, 1.0))
     quiet = np.sqrt(np.clip(own, 1 / APART, 1.0))
     found = np.where(alone & (own < 1 / APART), own, quiet)
@@ -318,8 +347,7 @@ def _answered(
     variation: Variation,
 ) -> OutputComparison:
     """The comparison with its drift: the worst answer, and the question."""
-    compared = int(counted.sum())
-    if not compared:
+    if not count(counted, errors.shape):
         return replace(found, compared=found.compared, unjudged=variation.unjudged)
     if variation.scale == 0:
         if errors.any():
@@ -345,7 +373,7 @@ def _answered(
         if values[place] > drift:
             drift, where = float(values[place]), _place(answer.axis, place, errors.ndim)
     with np.errstate(over="ignore"):
-        above = _counts(errors[counted] / variation.scale)
+        above = {limit: int((errors > float(limit) * variation.scale).sum()) for limit in DIFFERENCES}
     unjudged = variation.unjudged
     return replace(found, relative_error=drift, rounding_excess=excess, where=where, above=above, unjudged=unjudged)
 
@@ -359,7 +387,8 @@ def _whole_numbers_that_differ(
             continue
         rest = tuple(place for place in range(original.ndim) if place != axis)
         is_whole = (~counted | (other == np.rint(other))).all(axis=rest)
-        shares = (counted & (original != other)).sum(axis=rest) / np.maximum(counted.sum(axis=rest), 1)
+        some = np.maximum(counts_of(counted, original.shape, rest), 1)
+        shares = (counted & (original != other)).sum(axis=rest) / some
         yield axis, np.reshape(np.where(flags & is_whole, shares, 0.0), -1)
 
 
@@ -400,16 +429,17 @@ def rounding_of(
     name: str, reference: Array, other: Array, feeds: Feeds, model: Model, variation: Variation
 ) -> dict[int, Numbers]:
     """What a setting that should not matter moves, by axis; under :data:`WHOLE` the output as a whole."""
-    reference, other = np.asarray(reference), np.asarray(other)
+    reference, other = np.atleast_1d(reference), np.atleast_1d(other)
     info = next((one for one in model.outputs if one.name == name), None)
     valid = valid_positions(name, reference, feeds, model.inputs, info) if variation.has_padding else None
-    counted = np.ones(reference.shape, bool) if valid is None else np.broadcast_to(valid, reference.shape)
+    counted = positions(reference.shape, valid)
     if not is_float(reference.dtype):
-        different = counted & (reference != other) if reference.dtype.kind != "c" else np.zeros(1, bool)
-        return {WHOLE: np.array([float(different.sum()) / max(1, int(counted.sum()))])}
+        different = int((counted & (reference != other)).sum()) if reference.dtype.kind != "c" else 0
+        return {WHOLE: np.array([different / max(1, count(counted, reference.shape))])}
     a, b = reference.astype(np.float64), other.astype(np.float64)
-    counted = counted & np.isfinite(a)
-    if not counted.any() or variation.scale == 0:
+    if not np.isfinite(a).all():
+        counted = counted & np.isfinite(a)
+    if not a.size or not counted.any() or variation.scale == 0:
         return {}
     found = answers(_errors(a, b, counted, reference.dtype, variation, steps=0.0), a, counted, variation)
     return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
@@ -430,12 +460,13 @@ def _with_figures(
     found: OutputComparison, a: Numbers, b: Numbers, counted: NDArray[np.bool_], dtype: np.dtype[np.generic]
 ) -> OutputComparison:
     """The comparison with figures that inform, and decide nothing."""
-    a, b = a[counted], b[counted]
+    a, b = shown(counted, a), shown(counted, b)
     unit = float(np.abs(a).max()) or 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         gap = np.abs(b - a)
-        noise, signal, other = (math.sqrt(_dot(v / unit, v / unit)) for v in (gap, a, b))
-        cosine = 1.0 if noise == 0 else _dot(a / unit, b / unit) / (signal * other) if signal and other else 0.0
+        scaled = [v / unit for v in (gap, a, b)]
+        noise, signal, other = (math.sqrt(_dot(v, v)) for v in scaled)
+        cosine = 1.0 if noise == 0 else _dot(*scaled[1:]) / (signal * other) if signal and other else 0.0
     return replace(
         found,
         compared=int(a.size),
@@ -448,12 +479,6 @@ def _with_figures(
         if signal and noise < math.inf
         else -math.inf,
     )
-
-
-def _counts(differences: NDArray[np.float64]) -> dict[str, int]:
-    places = np.searchsorted([float(limit) for limit in DIFFERENCES], differences, side="left")
-    counts = np.bincount(places, minlength=len(DIFFERENCES) + 1)[::-1].cumsum()[::-1]
-    return {limit: int(count) for limit, count in zip(DIFFERENCES, counts[1:], strict=True)}
 
 
 def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
@@ -469,8 +494,8 @@ def _compare_exactly(
     variation: Variation | None,
 ) -> OutputComparison:
     """Texts and whole numbers: the share of elements that differ."""
-    counted = np.ones(reference.shape, bool) if valid is None else np.broadcast_to(valid, reference.shape)
-    compared = int(counted.sum())
+    counted = positions(reference.shape, valid)
+    compared = count(counted, reference.shape)
     if not compared:
         return replace(found, unjudged=variation.unjudged if variation else "")
     different = int((counted & (reference != other)).sum())
@@ -506,7 +531,7 @@ def _top1_agreement(a: Numbers, b: Numbers, counted: NDArray[np.bool_]) -> float
     """The share of rows whose largest element is at the same place, or as large there in both."""
     if a.ndim < 2 or a.shape[-1] < 2:
         return None
-    rows = counted.any(-1)
+    rows = np.broadcast_to(counted.any(-1), a.shape[:-1])
     if not rows.any():
         return None
     first, second = a.argmax(-1)[..., None], b.argmax(-1)[..., None]

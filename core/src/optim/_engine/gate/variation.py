@@ -34,9 +34,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
 from optim.arrays import Array, is_float
-
-Numbers = NDArray[np.float64]
 
 APART = 100.0
 """Numbers whose scales differ by more are of different kinds."""
@@ -138,12 +137,12 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     if not any(weight.any() for weight in weights):
         return Variation(0.0, unjudged="it has no finite number on any sample")
     sentinels = sentinels_of(values, weights)
-    for one, weight in zip(values, weights, strict=True):
-        for sentinel in sentinels:
-            weight &= one != sentinel
-    unit = power_of_two(max(float(np.abs(one[w]).max(initial=0.0)) for one, w in zip(values, weights, strict=True)))
-    scaled = [np.where(weight, one, 0.0) / unit for one, weight in zip(values, weights, strict=True)]
-    size = root_mean_square(scaled, weights)
+    for sentinel in sentinels:
+        weights = [weight & (one != sentinel) for one, weight in zip(values, weights, strict=True)]
+    scaled = [only(weight, one) for one, weight in zip(values, weights, strict=True)]
+    unit = power_of_two(max(map(_size, scaled)))
+    scaled = [one / unit for one in scaled]
+    size = _root_mean_square(scaled, sum(count(weight, one.shape) for one, weight in zip(values, weights, strict=True)))
     smallest = smallest_normal(some[0][0].dtype)
     if not size or size * unit < smallest:
         near = "zero" if not size else "too near to zero for the precision of its type"
@@ -174,12 +173,13 @@ def _whole(
     fits = [
         ~weight | ((one == np.rint(one)) & (np.abs(one) < below)) for one, weight in zip(values, weights, strict=True)
     ]
-    if all(bool(one.all()) for one in fits) and sum(int(one.sum()) for one in weights) >= _LEAST_WHOLE:
+    pairs = [(weight, one.shape) for one, weight in zip(values, weights, strict=True)]
+    if all(bool(one.all()) for one in fits) and sum(count(*pair) for pair in pairs) >= _LEAST_WHOLE:
         yield -1, np.ones(1, bool)
         return
     for axis in _kind_axes(values):
         rest = tuple(place for place in range(values[0].ndim) if place != axis)
-        many = sum((weight.sum(axis=rest) for weight in weights), np.zeros(values[0].shape[axis])) >= _LEAST_WHOLE
+        many = np.sum([counts_of(*pair, rest) for pair in pairs], axis=0) >= _LEAST_WHOLE
         found = np.logical_and.reduce([many, *(one.all(axis=rest) for one in fits)])
         if found.any():
             yield axis, found
@@ -192,16 +192,16 @@ def _unvaried(values: Sequence[Array]) -> str:
     if all(bool((one == first.flat[0]).all()) for one in values):
         return f"it is one {kind} on all samples"
     same = len(values) > 1 and all(
-        one.shape == first.shape and np.array_equal(one, first, equal_nan=first.dtype.kind == "f") for one in values[1:]
+        one.shape == first.shape and bool(((one == first) | ((one != one) & (first != first))).all())
+        for one in values[1:]
     )
     return f"it is the same on all {len(values)} samples" if same else ""
 
 
-def root_mean_square(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> float:
-    """Of all elements that count; 0 where none does."""
-    count = sum(int(weight.sum()) for weight in weights)
-    total = sum(float(np.square(one[weight]).sum()) for one, weight in zip(values, weights, strict=True))
-    return math.sqrt(total / count) if count else 0.0
+def _root_mean_square(values: Sequence[Numbers], counts: float) -> float:
+    """Of elements, zero where they do not count; 0 where none does."""
+    total = sum(float(np.einsum("i,i->", flat, flat)) for flat in (one.ravel() for one in values))
+    return math.sqrt(total / counts) if counts else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,24 +227,27 @@ class _Deviations:
     @classmethod
     def of(cls, values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> _Deviations:
         """By element where there are several samples of one shape."""
-        middle = _median(np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)]))
-        count = len(values)
-        if count < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
-            left = [np.where(weight, one - middle, 0.0) for one, weight in zip(values, weights, strict=True)]
+        pairs = list(zip(values, weights, strict=True))
+        middle = _median([shown(weight, one) for one, weight in pairs])
+        many = len(values)
+        if many < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
+            left = [only(weight, one - middle) for one, weight in pairs]
             return cls(values, left, weights, 1.0, middle, is_by_element=False)
-        stacked, counted = np.stack(values), np.stack(weights)
-        sizes = sorted(root_mean_square([one], [weight]) for one, weight in zip(values, weights, strict=True))
-        if sizes[-1] > 10 * sizes[(count - 1) // 2]:  # a mean would carry the loud sample into all others
-            constant = np.nanmedian(np.where(counted, stacked, np.nan), axis=0) if counted.any(0).all() else 0.0
+        sizes = sorted(_root_mean_square([one], count(weight, one.shape)) for one, weight in pairs)
+        counted = sum(np.broadcast_to(weight, values[0].shape).astype(int) for weight in weights)
+        if sizes[-1] > 10 * sizes[(many - 1) // 2]:  # a mean would carry the loud sample into all others
+            known = [np.where(weight, one, np.nan) for one, weight in pairs]
+            constant = np.nanmedian(known, axis=0) if np.all(counted) else 0.0
         else:
-            constant = stacked.sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
-        left = [np.where(weight, one - constant, 0.0) for one, weight in zip(values, weights, strict=True)]
-        return cls(values, left, weights, (count - 1) / count, middle, is_by_element=True)
+            constant = sum(values) / np.maximum(counted, 1)
+        left = [only(weight, one - constant) for one, weight in pairs]
+        return cls(values, left, weights, (many - 1) / many, middle, is_by_element=True)
 
     @property
     def of_all(self) -> float:
         """Of all elements, the loudest too."""
-        return root_mean_square(self.deviations, self.weights) / math.sqrt(self.share)
+        many = sum(count(weight, one.shape) for one, weight in zip(self.values, self.weights, strict=True))
+        return _root_mean_square(self.deviations, many) / math.sqrt(self.share)
 
     @property
     def scale(self) -> float:
@@ -253,12 +256,13 @@ class _Deviations:
 
     def _quiet(self, deviations: Sequence[Numbers]) -> float:
         """The root mean square of deviations, without those that are of another kind than most."""
-        flat = np.abs(np.concatenate([one[weight] for one, weight in zip(deviations, self.weights, strict=True)]))
-        some = flat[flat > 0]
-        if not some.size:
-            return 0.0
-        usual = flat[flat <= APART * _median(some)]
-        return math.sqrt(float(np.square(usual).sum()) / max(1.0, usual.size * self.share))
+        flat = [shown(weight, one) for one, weight in zip(deviations, self.weights, strict=True)]
+        some = np.abs(_some(flat))
+        if not some.any():
+            some = np.abs(np.concatenate(flat))
+        usual = APART * float(np.median(some[some > 0])) if some.any() else 0.0
+        kept = [one if _size(one) <= usual else one[np.abs(one) <= usual] for one in flat]
+        return _root_mean_square(kept, max(1.0, sum(one.size for one in kept) * self.share))
 
     def of_slices(self, axis: int, steps: float, *, is_share: bool) -> tuple[Numbers, Numbers] | None:
         """The scale and the middle of each slice along an axis; None where too little is known of each."""
@@ -266,20 +270,18 @@ class _Deviations:
         size = self.values[0].shape[axis]
         shape = [1] * self.values[0].ndim
         shape[axis] = size
-        counts = sum((weight.sum(axis=rest) for weight in self.weights), np.zeros(size))
+        pairs = list(zip(self.values, self.weights, strict=True))
+        counts = np.sum([counts_of(weight, one.shape, rest) for one, weight in pairs], axis=0)
         middles = self._middles(rest)
         left, share = self.deviations, self.share
         if not self.is_by_element:
-            left = [
-                np.where(weight, one - middles.reshape(shape), 0.0)
-                for one, weight in zip(self.values, self.weights, strict=True)
-            ]
+            left = [only(weight, one - middles.reshape(shape)) for one, weight in pairs]
             share = 1.0
         freedom = counts * share - (0 if self.is_by_element else 1)
         if not (freedom >= 1).any():
             return None
         most = math.inf if is_share else APART * self._quiet(left)
-        quiet = [np.where(np.abs(one) <= most, one, 0.0) for one in left]
+        quiet = (one if _size(one) <= most else np.where(np.abs(one) <= most, one, 0.0) for one in left)
         total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
         own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
         if is_share:
@@ -294,11 +296,12 @@ class _Deviations:
         """The median of each slice; that of most samples, where one is unlike all others."""
         found = []
         for one, weight in zip(self.values, self.weights, strict=True):
-            values, counted = one, weight
+            values = one
+            counted = np.broadcast_to(weight, one.shape)
             if rest and one.size > _SORTED:
                 step = math.ceil((one.size / _SORTED) ** (1 / len(rest))) | 1
                 thin = tuple(slice(None, None, step if axis in rest else 1) for axis in range(one.ndim))
-                values, counted = one[thin], weight[thin]
+                values, counted = one[thin], counted[thin]
             some = counted.any(axis=rest)
             if counted.all():
                 found.append(np.median(values, axis=rest))
@@ -310,8 +313,19 @@ class _Deviations:
         return middles
 
 
-def _median(values: Numbers) -> float:
-    return float(np.median(values[:: values.size // _SORTED | 1]))
+def _median(values: Sequence[Numbers]) -> float:
+    return float(np.median(_some(values)))
+
+
+def _some(values: Sequence[Numbers]) -> Numbers:
+    """The numbers of all samples; of many only some, spread evenly."""
+    step = sum(one.size for one in values) // _SORTED | 1
+    return np.concatenate([one[::step] for one in values])
+
+
+def _size(values: Numbers) -> float:
+    """The largest magnitude."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def _by_kind(own: Numbers, varying: NDArray[np.bool_], sizes: Numbers) -> Numbers:
@@ -383,19 +397,20 @@ def read(folder: Path) -> dict[str, Variation]:
 
 
 def _counted(array: Numbers, valid: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    finite = np.isfinite(array)
-    return finite if valid is None else finite & valid
+    counted, finite = positions(array.shape, valid), np.isfinite(array)
+    return counted if finite.all() else counted & finite
 
 
 def sentinels_of(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> tuple[float, ...]:
     """Values that repeat exactly and lie far from all others."""
     found: list[float] = []
-    rest = np.concatenate([one[weight] for one, weight in zip(values, weights, strict=True)])
-    while len(found) < _MOST_SENTINELS and rest.size > 2:
-        extreme = max((float(rest.min()), float(rest.max())), key=abs)
-        same = rest == extreme
-        others = rest[~same]
-        if same.sum() < 2 or not others.any():  # beside zeros alone, as in a mask of ones, nothing says what is far
+    rest = [shown(weight, one) for one, weight in zip(values, weights, strict=True)]
+    while len(found) < _MOST_SENTINELS and sum(one.size for one in rest) > 2:
+        extreme = max(min(float(one.min(initial=math.inf)) for one in rest), max(map(_largest, rest)), key=abs)
+        if sum(int((one == extreme).sum()) for one in rest) < 2:
+            break
+        others = np.concatenate([one[one != extreme] for one in rest])
+        if not others.any():  # beside zeros alone, as in a mask of ones, nothing says what is far
             break
         unit = power_of_two(abs(extreme))
         far, near = extreme / unit, others / unit
@@ -404,8 +419,12 @@ def sentinels_of(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]
         if abs(far - middle) < _FAR * deviation or abs(far) < _FAR * abs(middle):
             break
         found.append(extreme)
-        rest = others
+        rest = [others]
     return tuple(found)
+
+
+def _largest(values: Numbers) -> float:
+    return float(values.max(initial=-math.inf))
 
 
 def _kind_axes(values: Sequence[Numbers]) -> Iterator[int]:

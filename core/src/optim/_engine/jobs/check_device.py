@@ -11,7 +11,7 @@ from optim._engine.compare.exactness import accepted_inexact
 from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_device
 from optim._engine.compare.place import Place, Reference
 from optim._engine.jobs import prepare
-from optim._engine.jobs.job import Job
+from optim._engine.jobs.job import STARTING_S, Job
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import Registry
 from optim.jobs.process import WorkerFailed
@@ -19,9 +19,6 @@ from optim.jobs.talk import Channel
 
 _SHARE = 0.5
 """Of the time for the original, which is a fifth of the run's: a tenth of the run's."""
-
-LEAST_S = 5.0
-"""After which a check is ended in a short run: a process starts and opens a model in 1 to 3 s on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def with_device_checked(
     device = CheckedDevice(target, target.backend, registry.offered("backend")[target.backend].plugin.release)
     reference = Reference(request.feeds, request.outputs, request.model, prepared.compared)
     within_s = None if request.within_s is None else _SHARE * request.within_s
-    timeout_s = most_s if within_s is None else min(most_s, max(LEAST_S, within_s))
+    timeout_s = most_s if within_s is None else min(most_s, max(STARTING_S, within_s))
     notes: tuple[str, ...] = ()
     try:
         found = runner.call(

@@ -12,8 +12,7 @@ from pathlib import Path
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.exactness import accepted_inexact
 from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result
-from optim._engine.jobs.check_device import LEAST_S
-from optim._engine.jobs.job import Job
+from optim._engine.jobs.job import STARTING_S, Job
 from optim._engine.jobs.runner import Runner
 from optim._engine.store import names_in_messages
 from optim.jobs.process import WorkerFailed
@@ -65,7 +64,7 @@ def unchecked_result(runner: Runner, request: Request, most_s: float) -> str:
     target = request.comparison.place.target
     runner.say("computing the result on an independent runtime")
     try:
-        reason = runner.call(JOB, request, timeout_s=max(LEAST_S, most_s)).reason
+        reason = runner.call(JOB, request, timeout_s=max(STARTING_S, most_s)).reason
     except WorkerFailed as failed:
         if failed.error is not None and failed.error.reference == "target-differs":
             raise failed.error from failed

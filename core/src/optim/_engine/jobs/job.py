@@ -16,6 +16,9 @@ from optim.jobs.wire import to_wire
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
+STARTING_S = 5.0
+"""With less, a process may not have imported a plugin and opened a model: that takes 1 to 3 s on a busy machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Request, Answer]):

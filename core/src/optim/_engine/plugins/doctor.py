@@ -162,8 +162,7 @@ def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     from optim.isolation.diagnosis import diagnose
 
     for plugin in plugins:
-        isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
-        if plugin.state is State.OK and isolation is not None and (found := diagnose(isolation)):
+        if plugin.state is State.OK and plugin.isolation is not None and (found := diagnose(plugin.isolation)):
             severity = Severity.PROBLEM if found.broken else Severity.NOTE
             yield Remark(severity, f"plugin {plugin.info}", found.what, found.fix)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from optim.isolation.environments import Isolation
 
 T = TypeVar("T")
 
@@ -80,6 +83,12 @@ class LoadedPlugin:
     def name(self) -> str:
         """Name of its entry point."""
         return self.info.name
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """The environment of its own that it needs; None where it runs in optim's."""
+        found: Isolation | None = getattr(self.implementation, "OPTIM_ISOLATED", None)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

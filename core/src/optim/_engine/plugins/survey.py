@@ -15,7 +15,7 @@ from optim.errors import OptimError
 from optim.passes import Stage
 
 if TYPE_CHECKING:
-    from optim.isolation.environments import Environment, Isolation
+    from optim.isolation.environments import Environment
 
 
 _KINDS = ("target", "backend", "metric", "layout", "goal", "command")
@@ -59,18 +59,14 @@ class SurveyedPlugin:
         """Where its passes run: ``here``, in optim's own environment, or ``isolated``, in one of their own."""
         if self.plugin.implementation is None:
             return ""
-        return "isolated" if self._isolation else "here"
+        return "isolated" if self.plugin.isolation else "here"
 
     @property
     def environment(self) -> Environment | None:
         """The environment of an isolated plugin, where it is there and fits the plugin's version."""
         from optim.isolation.environments import find_environment
 
-        return find_environment(self._isolation) if self._isolation else None
-
-    @property
-    def _isolation(self) -> Isolation | None:
-        return _isolation_of(self.plugin)
+        return find_environment(self.plugin.isolation) if self.plugin.isolation else None
 
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:
@@ -122,18 +118,12 @@ def _surveyed(
     )
 
 
-def _isolation_of(plugin: LoadedPlugin) -> Isolation | None:
-    isolation: Isolation | None = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
-    return isolation
-
-
 def _availability(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> tuple[State, str]:
     from optim.isolation.environments import find_environment
 
     if plugin.state is not State.OK:
         return plugin.state, plugin.reason
-    isolation = _isolation_of(plugin)
-    if isolation is not None and find_environment(isolation) is None:
+    if plugin.isolation is not None and find_environment(plugin.isolation) is None:
         return State.NOT_INSTALLED, f"it has no environment that fits its version: optim plugins install {plugin.name}"
     if not targets:
         return State.OK, ""

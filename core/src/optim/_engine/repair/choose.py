@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 
 from optim._engine.repair.costs import Costs
 from optim._engine.repair.found import (
+    A_LITTLE,
     FINER_PRICE,
     MOST_WORK_KEPT,
     SHARE_TO_LEARN,
@@ -45,16 +46,8 @@ from optim._engine.repair.units import GROUPS, Unit, find_units, stretches
 BY_COSTS = 6
 """Sets that are measured by what nodes cost, each corrected by the last: if none holds, costs say too little."""
 
-_CLOSE = 0.98
-"""Of the goal: what holds and is as near ends the search, since a fiftieth of the drift is worth no evaluation."""
-
-_AFTER_A_MISS = 1.01
-"""More than what was missed by: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
-
 _LOWERED = 3
 """Sets one precision lower that are measured where costs chose: each applies the pass."""
-
-_NEAR = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +167,7 @@ class _Search:
             expected = self._expected(choice)
             if not (math.isfinite(drift) and expected > 0) or self._is_close(drift):
                 return
-            factor = drift / expected * (_AFTER_A_MISS if drift > self._goal else 1.0)
+            factor = drift / expected * (1 + A_LITTLE if drift > self._goal else 1.0)
             choice = self._proposed(units, self._goal / factor)
             if choice in self._measured:
                 return
@@ -267,7 +260,7 @@ class _Search:
             lower = held.lowered(group, refinable)
             if self._prices.cost(lower) >= self._prices.cost(held):
                 continue
-            if not self._asked.exhaustive and self._corrected(lower) > self._goal * _NEAR:
+            if not self._asked.exhaustive and self._corrected(lower) > self._goal * (1 + A_LITTLE):
                 continue
             tries -= 1
             if self._drift(lower) <= self._goal:
@@ -297,4 +290,5 @@ class _Search:
         return self._expected(choice) * (self._measured[best] / expected if expected > 0 else 1.0)
 
     def _is_close(self, drift: float) -> bool:
-        return _CLOSE * self._goal <= drift <= self._goal
+        """Whether a drift holds and is so near the goal that less of it is worth no evaluation."""
+        return (1 - 2 * A_LITTLE) * self._goal <= drift <= self._goal

@@ -135,10 +135,10 @@ class OwnError:
     """What a pass does to one node that is given what it is given in the unchanged model.
 
     Attributes:
-        relative: drift of its worst output; infinite where it overflows.
+        relative: relative L2 distance of its worst output; infinite where NaN or infinities are at other places.
         kind: operator and shape of the weight.
-        finer: its error in the precision between, of that in the pass's; None where it has none.
-        work: how much it computes, in any unit.
+        finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
+        work: how much it computes, about, in multiplications.
     """
 
     relative: float

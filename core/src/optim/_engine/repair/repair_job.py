@@ -20,8 +20,16 @@ from dataclasses import dataclass, field, replace
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
 from optim._engine.repair.choose import BY_COSTS, Question, choose
-from optim._engine.repair.costs import Costs, NodeCost, OwnError, costs_of
-from optim._engine.repair.found import MOST_WORK_KEPT, SHARE_TO_LEARN, NodePrecisions, OutOfEvaluations, Prices, Repair
+from optim._engine.repair.costs import Costs, NodeCost, costs_of
+from optim._engine.repair.found import (
+    A_LITTLE,
+    MOST_WORK_KEPT,
+    SHARE_TO_LEARN,
+    NodePrecisions,
+    OutOfEvaluations,
+    Prices,
+    Repair,
+)
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.repair.replay import NoReplay, Replay
 from optim.errors import OptimError
@@ -34,20 +42,12 @@ _SHARE_TO_LOOK = 0.15
 _CHECK_S = 5.0
 """Beyond the time, for measuring what was found on all samples."""
 
-_MARGIN = 0.99
-"""Aim a little below the budget: session settings that come later move the drift a little."""
-
 _GUESSED_SHARE = 0.8
 """Of the goal, that a guess from errors of single nodes aims at: it does not know what each does to the outputs."""
 
-_ESTIMATES_FOR = 2.0
-"""Evaluations that take as long as all estimates of sets may: of a BERT-base they took 28 s, and an evaluation 6."""
-
-_EVALUATIONS_TO_LEAVE = 2
-"""To measure what nodes cost for: what nobody measured is no repair."""
-
-_REPLAY_EVALUATIONS = 3
-"""Evaluations in whose time nodes are replayed: with less, what holds already is the answer."""
+_FEW = 2
+"""Evaluations. Estimates may take as long, whatever the time: of a BERT-base they took 28 s, and an evaluation 6. They
+leave as many, because what nobody measured is no repair. With less time, what holds already is the answer."""
 
 _EVALUATIONS_AT_ONCE = 160
 """Evaluations of a repair that only time bounds. If they find nothing, twice as many follow."""
@@ -114,7 +114,7 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
     with suppress(OutOfEvaluations):
         if probe.refinable:
             measured.of_finer = measured.drift(frozenset(), probe.refinable)
-    if measured.best is not None and measured.left_s < _REPLAY_EVALUATIONS * measured.evaluation_s:
+    if measured.best is not None and measured.left_s < _FEW * measured.evaluation_s:
         return Answer(measured.best, "no time left for more than one estimate")
     whole = whole or measured.look_for_the_worst()
     replay, note = _replay(probe, measured.samples[:1], stack)
@@ -164,7 +164,7 @@ def _search(request: Request, measured: _Measured, costs: Costs | None, whole: f
         if drift <= request.limit:
             rough = exhaustive and measured.left_s <= 0
             return replace(found, drift=drift, evaluations=evaluations, rough=rough)
-        measured.aim *= request.limit / drift * _MARGIN
+        measured.aim *= request.limit / drift * (1 - A_LITTLE)
     return None
 
 
@@ -200,7 +200,7 @@ class _Measured:
     _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.aim = self.request.limit * _MARGIN
+        self.aim = self.request.limit * (1 - A_LITTLE)
 
     @property
     def count(self) -> int:
@@ -306,7 +306,7 @@ class _Measured:
 
 def _guess_by_errors(replay: Replay, measured: _Measured, whole: float) -> None:
     """Measure the set that the goal asks for if each node counts by the square of its own error."""
-    known = Costs({name: NodeCost(error.relative_l2**2, None, error.work) for name, error in replay.errors.items()})
+    known = Costs({name: NodeCost(error.relative**2, None, error.work) for name, error in replay.errors.items()})
     asked = Question(tuple(replay.errors), frozenset(), measured.drift, whole, measured.work, measured.chained)
     choose(asked, known, measured.request.limit * _GUESSED_SHARE, 1 + bool(replay.overflowing))
 
@@ -326,7 +326,7 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
     """
     each = _seconds_of_a_run(replay)
     needed_s = each * (1 + len(replay.errors))
-    most_s = _ESTIMATES_FOR * measured.evaluation_s
+    most_s = _FEW * measured.evaluation_s
     if needed_s > most_s:
         most_s = SHARE_TO_LEARN * min(request.seconds, measured.left_s)
     count = min(len(measured.samples), int(most_s / needed_s))
@@ -336,13 +336,10 @@ def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitSta
             replay, each = more, _seconds_of_a_run(more)
             break
         count //= 2  # they take too much memory
-    looks_s = measured.left_s - _EVALUATIONS_TO_LEAVE * max(each, measured.evaluation_s)
+    looks_s = measured.left_s - _FEW * max(each, measured.evaluation_s)
     until = time.monotonic() + min(looks_s, SHARE_TO_LEARN * request.seconds)
-    errors = {
-        name: OwnError(one.relative_l2, one.place.kind, one.finer, one.work) for name, one in replay.errors.items()
-    }
-    costs = costs_of(errors, replay.drift(()), lambda name: replay.drift((name,)), lambda _: time.monotonic() < until)
-    costs = costs.together(measured.of_finer)
+    ground, may_look = replay.drift(()), lambda _: time.monotonic() < until
+    costs = costs_of(replay.errors, ground, lambda name: replay.drift((name,)), may_look).together(measured.of_finer)
     measured.estimates = replay.runs // max(1, count)
     measured.channel.event(COSTS, costs=to_wire(dict(costs.of)))
     return costs

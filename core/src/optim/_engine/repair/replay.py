@@ -19,6 +19,7 @@ import numpy as np
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import worst_drift
 from optim._engine.repair import isolate
+from optim._engine.repair.costs import OwnError
 from optim._engine.repair.isolate import NodePlace
 from optim._engine.repair.pass_probe import PassProbe
 from optim.arrays import Array, Feeds
@@ -40,22 +41,6 @@ _SHARE_OF_FREE = 0.25
 
 class NoReplay(Exception):  # noqa: N818 - a way that is closed, not an error
     """This pass cannot be replayed on this model; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalError:
-    """What a pass does to one node, given what the node is given in the unchanged model.
-
-    Attributes:
-        relative_l2: distance of its worst output; infinite where NaN or infinities are at other places.
-        work: how much it computes, about, in multiplications.
-        finer: its error in the precision between, of that in the pass's; None where it was not replayed in that.
-    """
-
-    place: NodePlace
-    relative_l2: float
-    work: float
-    finer: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +81,8 @@ class Replay:
         self.finer: frozenset[str] = frozenset()
         self._samples = samples
         self._open = ExitStack()
-        self.errors: dict[str, LocalError] = {}
+        self.errors: dict[str, OwnError] = {}
+        self._made: dict[str, tuple[str, ...]] = {}
         self.runs = 0
 
     def __enter__(self) -> Self:
@@ -116,13 +102,11 @@ class Replay:
     @property
     def overflowing(self) -> list[str]:
         """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
-        return [name for name, error in self.errors.items() if not math.isfinite(error.relative_l2)]
+        return [name for name, error in self.errors.items() if not math.isfinite(error.relative)]
 
     def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
         """Drift from the original with the errors of these nodes added, the worst of the replayed samples."""
-        chosen, refined = (
-            {value for name in names for value in self.errors[name].place.made} for names in (converted, finer)
-        )
+        chosen, refined = ({value for name in names for value in self._made[name]} for names in (converted, finer))
         worst = 0.0
         asked = self._probe.request.comparison
         for one in self._replayed:
@@ -144,15 +128,16 @@ class Replay:
         places = isolate.find_places(probe.request.model.ir(), probe.nodes)
         if not places:
             raise NoReplay("none of its nodes is in the main graph")
+        self._made = {place.name: place.made for place in places}
         arrays = self._capture(places)
         outputs = self._replay(places, arrays)
-        local = {place.name: _local_error(place, arrays, outputs) for place in places}
+        local = {place.name: _own_error(place, arrays, outputs) for place in places}
         self._replayed = self._differences(places, arrays, outputs)
         finer = self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
         self.finer = frozenset(name for name, error in finer.items() if math.isfinite(error))
         self.errors = {
-            name: replace(error, finer=finer[name] / error.relative_l2)
-            if name in self.finer and 0 < error.relative_l2 < math.inf
+            name: replace(error, finer=finer[name] / error.relative)
+            if name in self.finer and 0 < error.relative < math.inf
             else error
             for name, error in local.items()
         }
@@ -179,7 +164,7 @@ class Replay:
         names = frozenset(place.name for place in refined)
         try:
             outputs = self._replay(places, arrays, names)
-            found = {place.name: _local_error(place, arrays, outputs).relative_l2 for place in refined}
+            found = {place.name: _own_error(place, arrays, outputs).relative for place in refined}
             again = self._differences(refined, arrays, outputs)
         except Exception:  # a pass or a runtime that does not take it in such a graph
             return {}
@@ -236,9 +221,9 @@ class Replay:
         return self._open.enter_context(self._probe.opened(model))
 
 
-def _local_error(
+def _own_error(
     place: NodePlace, arrays: Sequence[Mapping[str, Array]], outputs: Sequence[Mapping[str, Array]]
-) -> LocalError:
+) -> OwnError:
     """How far a node's outputs are off, without its error in the precision between."""
     worst = work = 0.0
     for values, got in zip(arrays, outputs, strict=True):
@@ -249,7 +234,7 @@ def _local_error(
                     raise NoReplay(f"the pass changes a shape: {changed}")
                 worst = max(worst, relative_distance(values[name], got[name]))
                 work = max(work, place.work(values[name]))
-    return LocalError(place, worst, work)
+    return OwnError(worst, place.kind, work=work)
 
 
 def _difference(

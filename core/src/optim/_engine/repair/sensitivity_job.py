@@ -134,7 +134,7 @@ def _described(units: Sequence[Unit], replay: Replay | None, operators: Mapping[
                 tuple(dict.fromkeys(operators[name] for name in unit.names if name in operators)),
                 math.sqrt(unit.cost),
                 unit.cost / total if math.isfinite(unit.cost) else 1.0,
-                max((error.relative_l2 for error in inside), default=None),
+                max((error.relative for error in inside), default=None),
                 sum(error.work for error in inside) / work if inside else None,
             )
         )

@@ -48,6 +48,7 @@ from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim.after_run import Section
 from optim.cli_kit.output import options_text
+from optim.goal import Ratio
 from optim.providers.names import CPU
 
 
@@ -105,7 +106,7 @@ def _bounds(outcome: Outcome) -> Iterator[BoundReport]:
 
     If nothing was timed, the size is that of the smallest model that was made.
     """
-    original = Measured(Candidate(outcome.source.model, outcome.source.size_bytes), None)
+    original = Measured(Candidate(outcome.source.model, outcome.source.size_bytes))
     found = figures_of(outcome.result or outcome.nearest or original, outcome.original)
     if outcome.result is None and outcome.nearest is None:
         found = replace(found, size_bytes=smallest_size(outcome.attempts) or found.size_bytes)
@@ -173,7 +174,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
-        latency_ratio_ci=_interval(found),
+        latency_ratio_ci=_interval(found.lane.ratio),
         size_bytes=found.candidate.size_bytes,
         peak_memory_bytes=found.peak_memory_bytes or None,
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
@@ -187,8 +188,8 @@ def _result(outcome: Outcome) -> ResultReport | None:
         start=start_report(outcome.start),
         batch=ready.batch if ready else None,
         throughput=throughput_report(outcome.throughput),
-        goal_ratio=goal_ratio_report(found.goal),
-        generation=generation_report(found.generation or (outcome.timing.generation if outcome.timing else None)),
+        goal_ratio=goal_ratio_report(found.lane.goal),
+        generation=generation_report(found.lane.generation),
         load_script=outcome.load_script,
         requirements=outcome.requirements,
         kernels=ready.kernels if ready else (),
@@ -201,9 +202,9 @@ def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
     return times[-1] if len(times) == (1 if found.candidate.is_original else 2) else {}
 
 
-def _interval(found: Measured | Attempt) -> tuple[float, float] | None:
-    """Of the ratio; None if it was not timed, or in too few rounds."""
-    return found.timing.interval if found.timing is not None else None
+def _interval(found: Ratio | None) -> tuple[float, float] | None:
+    """Of a ratio; None if there is none, or of too few rounds."""
+    return found.interval if found is not None else None
 
 
 def _shapes(outcome: Outcome) -> tuple[ShapeReport, ...]:
@@ -240,7 +241,7 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
     base = outcome.original
     recast = outcome.result is not None and outcome.result.candidate.recast is not None
     if base is None or not base.latency_ms or found.ratio is None or (found.candidate.recast is not None) is not recast:
-        return found.latency_ms
+        return found.lane.latency_ms or None
     return base.latency_ms * found.ratio
 
 
@@ -271,7 +272,7 @@ def _step(attempt: Attempt, outcome: Outcome) -> StepReport:
         status=attempt.status.value,
         reason=attempt.why,
         ratio_to_original=attempt.ratio,
-        ratio_ci=_interval(attempt),
+        ratio_ci=_interval(attempt.timing),
         size_bytes=attempt.size_bytes,
         ratio_to_best=against,
         drift=drift_report(attempt.drift) if attempt.drift else None,
@@ -298,7 +299,7 @@ def _point(point: Measured, outcome: Outcome) -> PointReport:
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
         latency_ms=_latency_ms(point, outcome),
         latency_ratio=point.ratio,
-        latency_ratio_ci=_interval(point),
+        latency_ratio_ci=_interval(point.lane.ratio),
         size_bytes=candidate.size_bytes,
         peak_memory_bytes=point.peak_memory_bytes or None,
         drift=drift_report(candidate.drift),

@@ -84,7 +84,6 @@ class Verdict:
         result: what is delivered; None where the run missed or failed.
         attempts: rows of the report.
         original: the clock's figures of the original; None where nothing was timed.
-        timing: the clock's figures of the result, shape by shape; None where nothing was timed.
         points: everything that was measured.
         searches: the workbench and the board of each target, until plugins have looked at the run.
     """
@@ -94,9 +93,13 @@ class Verdict:
     result: Measured | None
     attempts: list[Attempt]
     original: LaneResult | None = None
-    timing: LaneResult | None = None
     points: list[Measured] = field(default_factory=list)
     searches: tuple[Any, ...] = ()
+
+    @property
+    def timing(self) -> LaneResult | None:
+        """The figures of the result, shape by shape; None if it was not opened."""
+        return self.result.lane if self.result is not None and self.result.lane.ready is not None else None
 
     @property
     def delivered(self) -> Candidate | None:

@@ -43,7 +43,7 @@ def verdict(outcome: Outcome) -> str:
     words = outcome.goal_facts.words
     parts = [
         _on(outcome),
-        _latency(result) if words is None or result.goal is None else _by_the_goal(words, result.goal),
+        _latency(result) if words is None or result.lane.goal is None else _by_the_goal(words, result.lane.goal),
         _ran_on(outcome),
         _size(outcome.source.size_bytes, result.candidate.size_bytes),
     ]
@@ -103,10 +103,10 @@ def times(factor: float) -> str:
 def _latency(result: Measured) -> str:
     if result.ratio is None:
         return ""
-    figures, sure = _figures("ratio", result.timing, result.ratio)
+    figures, sure = _figures("ratio", result.lane.ratio, result.ratio)
     if not sure:
         return figures
-    if _is_inside_noise(result.timing) or abs(result.ratio - 1) < _SAME:
+    if _is_inside_noise(result.lane.ratio) or abs(result.ratio - 1) < _SAME:
         return f"as fast as before {figures}"
     if result.ratio < 1:
         return f"{times(1 / result.ratio)} times faster {figures}"

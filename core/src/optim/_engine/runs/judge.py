@@ -13,7 +13,9 @@ from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
 from optim._engine.search.front import points_of
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
+from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.racing import Races, TimingFailed
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Plan
@@ -21,7 +23,8 @@ from optim._engine.search.rows import failures, smallest_size, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
-from optim._engine.search.state import Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.taste import FEW
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
 from optim.errors import ExitStatus, OptimError
@@ -37,9 +40,6 @@ _UNTIMED = "there was no time to time the original; give more with --search-seco
 _COST_UNKNOWN = "the result is the corrected original; there was no time to time it; give more with --search-seconds"
 
 _STOPPED = "nothing was decided, because the original stopped running"
-
-_NEAREST = 3
-"""Models beyond the budget that are measured at the end: the nearest may be slow where the next is fast."""
 
 
 def judge_search(bench: Workbench, plan: Plan) -> Verdict:
@@ -61,7 +61,7 @@ def _searched(ending: _Ending) -> Verdict:
     Raises:
         TimingFailed: it cannot.
     """
-    original = Measured(ending.bench.original, 1.0, 1.0, 1.0)
+    original = Measured(ending.bench.original, ITSELF)
     objective = ending.selection.objective
     if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
@@ -220,8 +220,8 @@ class _Ending:
         objective, base = self.selection.objective, self._base
         if not objective.bounds:  # a latency limit that the goal keeps to itself
             return self._missed(f"no candidate meets the latency limit; original: {broken}")
-        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one, None), base)]
-        nearest = self.selection.measure_nearest(within[:_NEAREST]) if within else None
+        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one), base)]
+        nearest = self.selection.measure_nearest(within[:FEW]) if within else None
         if nearest is not None and not objective.objection(nearest, base):
             budget = self.bench.budget.text
             return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
@@ -248,38 +248,34 @@ class _Ending:
             candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
-        if self.selection.clock.board[candidate].objection:
+        if self.beam.board[candidate].objection:
             return None
-        return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate, None))
+        return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate))
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
         self.beam.board.conclude(self.bench.original)
         forced = {planned.ordered.name for planned in self.plan.forced()}
         attempts = self.beam.board.attempts
-        if any(attempt.step.pass_name in forced and attempt.beyond_budget for attempt in attempts):
+        if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()
             return self._missed(reason)
         return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.board.points())
 
     @property
     def _base(self) -> LaneResult | None:
-        """The clock's figures of the original, those of the end where there are any."""
-        return self.selection.clock.base or self.beam.clock.base
+        """The clock's figures of the original in the last race."""
+        return self.beam.clock.base
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
         self.beam.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
-        score = self.selection.clock.board[winner.candidate]
-        base = score.base or self._base
         return Verdict(
             status,
             reason,
             winner,
             self.beam.board.attempts,
-            original=base,
-            # a second lane of the original differs from its first by noise alone
-            timing=base if status is RunStatus.UNCHANGED else score.result,
+            original=self.beam.board[winner.candidate].base or self._base,
             points=self.beam.board.points(winner.candidate),
         )
 
@@ -291,32 +287,31 @@ class _Ending:
             OptimError[not-reproducible]: it gives other outputs each time.
         """
         if not self.bench.target.timed:
-            return Measured(self.bench.original, None)
+            return Measured(self.bench.original)
         # its races were against the original where that was prepared
         elsewhere = bool(self.beam.start.candidate.target)
         is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
-        timed = self.selection.clock.base or (self.beam.clock.base if is_late or elsewhere else None)
-        if timed is None and not self.beam.time.may_prove_more:
+        clock = self.beam.clock
+        is_timed = clock.base is not None and (clock.proves or is_late or elsewhere)
+        if not is_timed and not self.beam.time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
-            return Measured(self.bench.original, 1.0, 1.0, 1.0)
-        if timed is None and not self.selection.measure([self.bench.original]):
-            score = self.selection.clock.board[self.bench.original]
+            return Measured(self.bench.original, ITSELF)
+        if not is_timed and not self.selection.measure([self.bench.original]):
+            score = self.beam.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise Races(self.bench).failed(score.result.failure)
             if score.out_of_time:
-                return Measured(self.bench.original, 1.0, 1.0, 1.0)
+                return Measured(self.bench.original, ITSELF)
             raise not_reproducible(score.objection.text)
-        base = timed or self.selection.clock.base
-        latency = base.latency_ms if base and base.ratio else None
-        peak = base.ready.peak_memory_bytes if base and base.ready else 0
-        return Measured(self.bench.original, 1.0, 1.0, 1.0, latency, peak)
+        base = clock.base
+        return Measured(self.bench.original, as_base(base) if base is not None and base.ratio is not None else ITSELF)
 
     def _measure_nearest(self) -> Measured | None:
         """The nearest model beyond the budget that would help, measured and kept aside, else the nearest of all.
 
         None where there is none, or none of the nearest runs.
         """
-        nearest = self.beam.board.beyond(_NEAREST)
+        nearest = self.beam.board.beyond(FEW)  # the nearest may be slow where the next is fast
         if not nearest:
             return None
         self.bench.say("measuring the candidate nearest to the budget")
@@ -346,12 +341,12 @@ def judge_lock(bench: Workbench) -> Verdict:
     board = Board(bench.original, bench.target, bench.objective, bench.budget)
     candidate = _repeat(bench, board, bench.settings.chain or ())
     chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time, of_winner=True))
-    selection = Selection(Races(bench), board, time, chains, SourceGate(bench, board))
+    selection = Selection(Clock(Races(bench), board, time), chains, SourceGate(bench, board))
     if bench.target.timed:
         measured = selection.measure([candidate])
     else:
         measured = [found for found in (selection.check(candidate),) if found is not None]
-    score = selection.clock.board[candidate]
+    score = board[candidate]
     if not measured:
         raise OptimError(
             "replay-failed",
@@ -367,7 +362,6 @@ def judge_lock(bench: Workbench) -> Verdict:
         measured[0],
         board.attempts,
         original=selection.clock.base,
-        timing=score.result,
         points=board.points(candidate),
     )
 
@@ -418,5 +412,5 @@ def _why_no_help(nearest: Measured | None, *, timed: bool) -> str:
     figures = f"{names}, latency ratio {nearest.ratio:.2f}"
     if nearest.ratio >= 1:
         return f"is not better either: {figures}"
-    span = f" [{nearest.low:.2f}, {nearest.high:.2f}]" if nearest.low is not None and nearest.high is not None else ""
+    span = f" [{found.low:.2f}, {found.high:.2f}]" if (found := nearest.lane.ratio) is not None else ""
     return f"is not proven to be better by the goal either: {figures}{span}"

@@ -159,7 +159,6 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
         requirements=outcome.requirements_of(point.candidate),
         status=RunStatus.IMPROVED if better else RunStatus.PREPARED,
         result=point,
-        timing=point.lane,
         reason=f"result {point.number} of {front}, picked as {wanted}",
         operators=operator_counts(point.candidate.model.path),
         attempts=[_settled(attempt, point, outcome.result) for attempt in attempts],

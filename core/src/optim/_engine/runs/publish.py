@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +17,7 @@ from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
 from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
 from optim._engine.search.state import Candidate
-from optim._engine.sources.export_file import (
-    ComponentFile,
-    KeptFiles,
-    export_file,
-    files_to_keep,
-    read_export_file,
-    write_export_file,
-)
+from optim._engine.sources.export_file import KeptFiles, files_to_keep, read_export_file, write_export_file
 from optim.backend import Check, Delivery
 from optim.errors import OptimError
 from optim.layout import carry_files
@@ -34,7 +27,6 @@ if TYPE_CHECKING:
     from optim._engine.reports.parts import LayoutReport
     from optim._engine.reports.schema import Report
     from optim._engine.runs.delivering import LayoutRequest
-    from optim._engine.sources.exported import ExportedSource
     from optim.model import Model
 
 
@@ -173,18 +165,12 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
 
 def _write_component_file(outcome: Outcome, folder: Path) -> None:
     """Write ``export.json`` of a run folder that holds one component."""
-    made, component = outcome.exported, outcome.settings.component
+    made, known, component = outcome.exported, outcome.known, outcome.settings.component
     if made is not None and (not component or len(made.graphs) == 1):
-        found = outcome.result.source if outcome.result else None
-        own = {made.graphs[0].component: found.drift.relative_error} if found is not None and found.samples else {}
-        write_components(made, {made.graphs[0].component: MODEL_FILE}, folder, own)
-    elif outcome.known is not None and len(outcome.known.content.components) == 1:
+        content, name = made.content, made.graphs[0].component
+        found, drift = outcome.result.source if outcome.result else None, content.components[name].drift
+        drift = found.drift.relative_error if found is not None and found.samples else drift
+        write_export_file(folder, content.with_results({name: (MODEL_FILE, drift)}))
+    elif known is not None and len(known.content.components) == 1:
         drift = outcome.delivered.drift.relative_error if outcome.delivered else 0.0
-        write_export_file(folder, outcome.known.optimized(MODEL_FILE, drift))
-
-
-def write_components(made: ExportedSource, files: dict[str, str], folder: Path, own: Mapping[str, float]) -> None:
-    """Write ``export.json`` of a folder; ``own`` has the drift of graphs that are no longer what was exported."""
-    drift = {verified.component: verified.drift.relative_error for verified in made.verified} | dict(own)
-    components = {name: ComponentFile(file, made.graph(name).state, drift[name]) for name, file in files.items()}
-    write_export_file(folder, export_file(made.request.spec, made.facts, components))
+        write_export_file(folder, known.optimized(MODEL_FILE, drift))

@@ -17,12 +17,12 @@ from optim._engine.reports.outcome import Outcome
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
-from optim._engine.runs.publish import publish, write_components
+from optim._engine.runs.publish import publish
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.deadline import start_of_command
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
-from optim._engine.sources.export_file import EXPORT_FILE, KnownExport, read_export_file, write_export_file
+from optim._engine.sources.export_file import EXPORT_FILE, ExportFile, KeptFiles, read_export_file, write_export_file
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder, trace_of
 from optim.errors import ExitStatus, OptimError
@@ -216,14 +216,8 @@ def run_source(
     if len(names) == 1:
         return {names[0]: run_settings(settings, output, say, deliver, made)}
     parts = {name: replace(settings, component=name) for name in names}
-    reports = _run_each(parts, output, say, deliver, made)
-    if all(report.result is not None for report in reports.values()):
-        files = {name: f"{name}/{MODEL_FILE}" for name in names}
-        own = {name: far for name, report in reports.items() if (far := _drift(report)) is not None}
-        write_components(made, files, output, own)
-        if made.request.folder is not None:
-            carry_files(made.request.folder, output)
-    return reports
+    kept = KeptFiles(made.request.folder, links=True) if made.request.folder is not None else None
+    return _run_each(parts, _Whole(made.content, kept, made), output, say, deliver)
 
 
 def _run_exported(
@@ -236,26 +230,27 @@ def _run_exported(
     parts = {name: replace(settings, source=folder / one.file) for name, one in content.components.items()}
     if len(parts) == 1:
         return {"": run_settings(next(iter(parts.values())), output, say, deliver)}
-    reports = _run_each(parts, output, say, deliver)
-    if all(report.result is not None for report in reports.values()):
-        own = {name: report.result.drift.relative_error or 0.0 for name, report in reports.items() if report.result}
-        made = {
-            name: KnownExport(content, name).optimized(f"{name}/{MODEL_FILE}", own[name]).components[name]
-            for name in parts
-        }
-        write_export_file(output, replace(content, components=made))
-        carry_files(folder, output, links=False)
-    return reports
+    return _run_each(parts, _Whole(content, KeptFiles(folder, links=False)), output, say, deliver)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What the components of a run have in common.
+
+    Attributes:
+        kept: files that belong to them.
+        exported: their graphs, where this run exported them.
+    """
+
+    content: ExportFile
+    kept: KeptFiles | None
+    exported: ExportedSource | None = None
 
 
 def _run_each(
-    parts: Mapping[str, RunSettings],
-    output: Path,
-    say: Callable[[str], None],
-    deliver: ToDeliver | None,
-    exported: ExportedSource | None = None,
+    parts: Mapping[str, RunSettings], whole: _Whole, output: Path, say: Callable[[str], None], deliver: ToDeliver | None
 ) -> dict[str, Report]:
-    """Run the components of one source, each into a folder by its name.
+    """Run the components of one source, each into a folder by its name, with the ``export.json`` of them all.
 
     Raises:
         OptimError[other-source]: a lock, which repeats one model.
@@ -279,13 +274,23 @@ def _run_each(
     for name, part in parts.items():
         say(f"{name}, of {', '.join(parts)}")
         settings = replace(part, trace=trace_of(part.trace, name))
-        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), exported)
+        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), whole.exported)
+    if all(report.result is not None for report in reports.values()):
+        known = whole.content.components
+        made = {name: (f"{name}/{MODEL_FILE}", _drift(one, known[name].drift)) for name, one in reports.items()}
+        write_export_file(output, whole.content.with_results(made))
+        if whole.kept is not None:
+            carry_files(whole.kept.folder, output, links=whole.kept.links)
     return reports
 
 
-def _drift(report: Report) -> float | None:
-    found = report.export.result_drift if report.export else None
-    return found.drift.relative_error if found is not None and found.samples else None
+def _drift(report: Report, exported: float) -> float:
+    """How far a result is from its source, where the exported graph is that far: measured, or at most both together."""
+    if report.export is None:
+        return exported + (report.result.drift.relative_error or 0.0 if report.result else 0.0)
+    found = report.export.result_drift
+    far = found.drift.relative_error if found is not None and found.samples else None
+    return exported if far is None else far
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

@@ -129,17 +129,16 @@ class Board:
         for item in found:
             known = self[item.candidate].point
             if not item.candidate.is_original and (known is None or not known.proven):
-                self._keep(replace(item, comparisons=()))
+                self._keep(item)
 
     def proven(self, item: Measured) -> None:
         """Keeps the figures of fresh rounds and all samples."""
         if not item.candidate.is_original:
-            lane = self[item.candidate].result if item.ratio is not None else None
-            self._keep(replace(item, proven=True, lane=lane))
+            self._keep(replace(item, proven=True))
 
-    def aside(self, item: Measured, lane: LaneResult | None) -> None:
+    def aside(self, item: Measured) -> None:
         """Keeps the figures of the nearest point beyond the budget."""
-        self._keep(replace(item, proven=True, within=False, lane=lane))
+        self._keep(replace(item, proven=True, within=False))
 
     def _keep(self, point: Measured) -> None:
         record = self[point.candidate]
@@ -211,7 +210,7 @@ class Board:
             return None
         drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
         attempt.drift, attempt.task, attempt.size_bytes = drift, tried.answer.task, size_bytes
-        longer = on.after(attempt.step, result.model, size_bytes, result.interface)
+        longer = on.after(attempt.step, result, size_bytes)
         self._note_models(on, longer)
         return replace(longer, drift=drift or longer.drift, task=attempt.task)
 
@@ -219,8 +218,7 @@ class Board:
         """Opens a row; the same step on the same chain again is the same row."""
         chain = (*chain_key(on), step.key)
         if chain not in self._by_chain:
-            on_passes = tuple(before.pass_name for before in on.steps)
-            self._by_chain[chain] = Attempt(step, on_passes, behind=chain_key(on), target=self.original.target)
+            self._by_chain[chain] = Attempt(step, chain_key(on))
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
 
@@ -252,7 +250,7 @@ class Board:
             attempt.size_bytes = measured.candidate.size_bytes
         peaks = [peak for peak in (attempt.peak_memory_bytes, measured.peak_memory_bytes) if peak]
         attempt.peak_memory_bytes = min(peaks, default=0)
-        ratios = [attempt.goal_ratio, measured.goal.value if measured.goal else None]
+        ratios = [attempt.goal_ratio, measured.lane.goal.value if measured.lane.goal else None]
         attempt.goal_ratio = min((one for one in ratios if one is not None), default=None)
         if parent_ratio is not None:
             attempt.parent_ratio = parent_ratio
@@ -273,7 +271,7 @@ class Board:
             if chain in kept:
                 attempt.settle(StepStatus.KEPT, why_kept(attempt, goal))
                 if not attempt.proven and attempt.was_no_faster:  # the proof of the chain with it says otherwise
-                    attempt.ratio = attempt.low = attempt.high = attempt.parent_ratio = None
+                    attempt.timing = attempt.parent_ratio = None
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason and stopped:
                 attempt.settle(StepStatus.SKIPPED, stopped)
             elif attempt.status is StepStatus.SKIPPED and not attempt.reason:

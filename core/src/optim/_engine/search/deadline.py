@@ -7,7 +7,7 @@ what is left:
 reserved            how long                                                      for
 ==================  ============================================================  ==================================
 ``WRITING``         1.5 s, and 1 s for each 300 MB; what reading took, if more    the report, the lock, the model
-``PROOF``           what proving five models takes; half of a search at most      the last races
+``PROOF``           what proving four models takes; the end has half at most      the last races
 ``OTHERS``          what a search on several targets leaves to the others         the other targets
 ``RACES``           a fifth of the search                                         timing what was found
 ``LATER``           the share of later stages                                     their candidates
@@ -28,36 +28,25 @@ from dataclasses import dataclass
 from functools import cache
 from time import time as wall_clock
 
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.lane_costs import AGAIN_LANES, LaneCosts
+from optim._engine.search.lane_costs import AGAIN_LANES, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
+from optim._engine.search.taste import KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
 
-LEAST_S, MOST_S = 30.0, 280.0
-"""What is announced where the user gave nothing: in less the end alone takes half of it; who wants more says so."""
+LEAST_S, MOST_S = 30.0, 250.0
+"""What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
+machine may draw the proof out by, a run has ended after 300 s."""
 
-WHOLE_S = 300.0
-"""After which a run has ended that was announced: what is beyond is for a proof that a busy machine draws out."""
-
-_WHOLE_END_S, _LEAST_PART = 80.0, 0.2
-"""A run that is shorter has its part of the seconds of the end: they are 28 together. With less than the second, what
-was named is proven by three rounds."""
-
-_ORIGINAL_SHARE = 0.2
-"""A share of the run, for work with the original before anything is tried: samples, reference, tolerance."""
-
-STARTING_S = 5.0
-"""With less, a process that imports a plugin or a runtime has not started on a busy machine."""
+_WHOLE_END_S = 80.0
+"""A run that is shorter has its part of the seconds of the last races and of the grace of a candidate."""
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
-
-_FLOOR_SHARE, _SHORT_FLOOR_S = 0.2, 15.0
-"""The proof of what is delivered goes on until so much more is over than was announced: a shorter race proves nothing.
-A run of less than 30 s always has its 15 s for it."""
 
 _FLOOR_OF_LOOKS = 0.25
 """Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
@@ -66,16 +55,8 @@ _MOST_SLOWNESS = 3.0
 """What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
 programs on two processors starts took six times their processor time, and closing 2 to 7 s."""
 
-_CLOSING_S, _WRITTEN_BYTES_A_SECOND = 1.5, 300e6
+_CLOSING_S, BYTES_A_SECOND = 1.5, 300e6
 """Report and lock; and the model, copied and hashed: measured with models of 1 GB."""
-
-_RACES_SHARE = 0.2
-"""Share of the search that is kept for races: candidates that nobody times are worth nothing."""
-
-PROVEN_LANES, _MOST_FOR_THE_END, _LEAST_FOR_THE_END = 5, 0.5, 1 / 3
-"""Models whose proof is reserved, and shares of what is left when the search begins. With more than the first share,
-nothing is found that an end could prove. A proof of five models has no more than the second, if one of two fits in:
-runs of 30 s ended with 5 to 10 s unused."""
 
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
@@ -83,10 +64,6 @@ GRACE_S = 10.0
 LEAST_REPAIR_S = 2.0
 """A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
 tell that what won is no change."""
-
-_SAMENESS_SHARE = 0.08
-"""Share of the search for finding settings that change nothing. Races then save more than that, except on models that
-take seconds to open."""
 
 
 class Deadline:
@@ -107,8 +84,14 @@ class Deadline:
         search_s: that the search began with.
         timeout_s: the most that one candidate may take, and one model to open.
         must: whether something was named: that is proven, whatever the time.
-        sameness_s: left for telling settings that change nothing, while exploring.
     """
+
+    lanes: LaneCosts
+    must: bool
+    explores_since: float
+    grace_s: float
+    search_s: float
+    timeout_s: float
 
     def __init__(
         self, asked_s: SearchSeconds = AUTO, now: Callable[[], float] = time.monotonic, start: Start | None = None
@@ -118,9 +101,8 @@ class Deadline:
         self._begin = now() - start.seconds
         self._slowness = min(_MOST_SLOWNESS, start.slowness)
         self.announced_s = math.inf if asked_s == AUTO else asked_s
-        self._most_s = WHOLE_S if asked_s == AUTO else math.inf
         self._is_given = asked_s not in (AUTO, 0)
-        self.comparing_s = self.try_s = self._reading_s = 0.0
+        self.comparing_s = self.try_s = 0.0
         self.notes: list[str] = []
         self._reserves: dict[str, float] = {}
 
@@ -130,12 +112,11 @@ class Deadline:
 
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
-        writing_s = (_CLOSING_S + size_bytes / _WRITTEN_BYTES_A_SECOND) * self._slowness
-        self.reserve(WRITING, max(writing_s, self._reading_s))
+        self.note_reading((_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness)
 
     def note_reading(self, seconds: float) -> None:
         """Note what bringing the model into the store took: delivering it copies and hashes it once more."""
-        self._reading_s = seconds
+        self.reserve(WRITING, max(seconds, self._reserves.get(WRITING, 0.0)))
 
     def note(self, text: str) -> None:
         """Have the report say once what there was no time for; nothing for an empty text."""
@@ -147,37 +128,27 @@ class Deadline:
         if math.isinf(self.announced_s):
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
-        left, writing_s = max(0.0, one.left), one.left - one.spare_s
-        end_s = writing_s + one.lanes.proof_s(PROVEN_LANES if races else 1)  # a size needs no race, its latency does
-        two_s = writing_s + one.lanes.proof_s(AGAIN_LANES if races else 1)
-        end_s = min(end_s, max(two_s, _LEAST_FOR_THE_END * left), _MOST_FOR_THE_END * left)
-        one.reserve(PROOF, end_s - writing_s)
-        one.explore(max(0.0, left - end_s))
+        proof_s = one.lanes.proof_s() if races else one.lanes.proof_s(1)  # a size needs no race, its latency does
+        one.reserve(PROOF, min(proof_s, one.spare_s - max(0.0, one.left) / 2))  # with more, there is little to prove
+        one.explore(max(0.0, one.before(PROOF)))
         return one
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
-        one = copy(self)
-        one._begin_search(prepared, timeout_s, races, must)
-        return one
-
-    def _begin_search(self, prepared: Prepared, timeout_s: float, races: bool, must: bool) -> None:
-        self.timeout_s, self.must, self._races = timeout_s, must, races
-        self._reserves = dict(self._reserves)
-        self.search_s, self.explores_since = 0.0, self.now()
-        part = max(_LEAST_PART, min(1.0, self.announced_s / _WHOLE_END_S))
-        self.lanes = LaneCosts(
-            prepared.open_s, prepared.run_s, len(prepared.timed), comparing_s=self.comparing_s, part=part, races=races
+        one, part, samples = copy(self), min(1.0, self.announced_s / _WHOLE_END_S), len(prepared.timed)
+        one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
+        one.search_s, one.explores_since = 0.0, self.now()
+        one.grace_s = part * GRACE_S
+        one.lanes = LaneCosts(
+            prepared.open_s, prepared.run_s, samples, comparing_s=self.comparing_s, race_s=part * RACE_S, races=races
         )
-        self.grace_s = part * GRACE_S
-        self.sameness_s = 0.0
+        return one
 
     def explore(self, seconds: float) -> None:
         """Explore for so many seconds from now on; of several targets the others have the rest."""
         self.search_s, self.explores_since = seconds, self.now()
         self.reserve(OTHERS, self.before(PROOF) - seconds)
-        self.reserve(RACES, _RACES_SHARE * seconds if self._races else 0.0)
-        self.sameness_s = _SAMENESS_SHARE * seconds
+        self.reserve(RACES, KEPT * seconds if self.lanes.races else 0.0)
 
     # what is left
 
@@ -252,10 +223,6 @@ class Deadline:
 
     # how long something may take
 
-    def at_least(self, floor_s: float, seconds: float) -> float:
-        """So many seconds, or what is begun may take whatever is left; what must be done has no bound."""
-        return math.inf if self.must else max(floor_s, seconds)
-
     def for_candidate(self, *, named: bool = False) -> float:
         """Seconds after which a candidate is stopped.
 
@@ -268,7 +235,7 @@ class Deadline:
 
     def most_for_repair(self, took_s: float) -> float:
         """Seconds after which a repair is stopped: what it finds must be made as before, in so long, and proven."""
-        return self.at_least(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
+        return math.inf if self.must else max(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
 
     @property
     def for_repaired(self) -> float:
@@ -277,30 +244,32 @@ class Deadline:
 
     @property
     def for_reapplying(self) -> float:
-        """Seconds for one step that is applied to another candidate at the end."""
-        return min(self.timeout_s, self.at_least(min(self.floor_s, self.end_s), self.before_last_race))
+        """Seconds for one step that is applied again at the end: the floor of the proof, or what is left."""
+        late_s = min(self.floor_s, self.end_s)
+        return self.timeout_s if self.must else min(self.timeout_s, max(late_s, self.before_last_race))
 
     # the end
 
     @property
     def floor_s(self) -> float:
-        """Seconds that the proof of what is delivered may take beyond what was announced."""
+        """Seconds that the proof of what is delivered may take beyond what was announced: a shorter one proves nothing.
+
+        A run of less than 30 s may end as late as one of 30 s.
+        """
         if math.isinf(self.announced_s):
             return 0.0
-        floor_s = max(_FLOOR_SHARE * self.announced_s, _SHORT_FLOOR_S if self.announced_s < LEAST_S else 0.0)
-        return max(0.0, min(floor_s, self._most_s - self.announced_s))
+        return (1 + KEPT) * max(LEAST_S, self.announced_s) - self.announced_s
 
     @property
     def end_s(self) -> float:
         """Seconds until the proof of what is delivered must be over: later than announced, where it must be."""
-        if math.isinf(self.announced_s):
-            return math.inf
-        return max(self.spare_s + self.floor_s, self.floor_s if self.announced_s < LEAST_S else 0.0)
+        return self.spare_s + self.floor_s
 
     @property
-    def look_floor_s(self) -> float:
-        """Seconds that a race while exploring has whatever is left; the end has its own."""
-        return self.floor_s if self.announced_s < LEAST_S else min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+    def for_look(self) -> float:
+        """Seconds for a race that proves nothing: a quarter of the proof's floor, whatever is left."""
+        late_s = min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+        return math.inf if self.must else max(late_s, self.before_last_race)
 
     @property
     def may_prove(self) -> bool:
@@ -328,14 +297,18 @@ class Deadline:
     @property
     def for_original(self) -> float:
         """Seconds for what is done with the original before anything is tried."""
-        return _ORIGINAL_SHARE * (MOST_S if math.isinf(self.announced_s) else self.announced_s)
+        return KEPT * self._known_s
 
     def most_for_original(self, named: bool = False) -> float:
         """Seconds after which the run ends whatever the original does; a named pass has no end but a given one."""
         if named and not self._is_given:
             return math.inf
-        whole_s = min(self._most_s, self.announced_s) - _CLOSING_S
-        return max(GRACE_S if named else STARTING_S, whole_s - self.spent)
+        return max(GRACE_S if named else STARTING_S, self._known_s - _CLOSING_S - self.spent)
+
+    @property
+    def _known_s(self) -> float:
+        """What was announced; the most that may be, until it is."""
+        return MOST_S if math.isinf(self.announced_s) else self.announced_s
 
     def samples_to_compare(self, run_s: float, available: int) -> int:
         """On how many samples there is time to compare a result, one at least."""

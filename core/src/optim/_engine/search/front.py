@@ -85,7 +85,8 @@ def _is_ahead_by_noise(one: Measured, delivered: Measured) -> bool:
     """Whether it beats what is delivered in speed alone, and intervals do not tell the two apart."""
     if not beats(one, delivered) or _is_smaller_or_nearer(one, delivered):
         return False
-    return one.high is None or delivered.low is None or delivered.low <= one.high
+    ours, theirs = delivered.lane.ratio, one.lane.ratio
+    return ours is None or theirs is None or ours.low <= theirs.high
 
 
 def _is_clearly_less(one: float, other: float) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from optim._engine.jobs.lane import LONG_S
+from optim._engine.search.taste import FEW
+
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
 processor time for the program that forks the lanes of what may be delivered."""
@@ -17,17 +20,11 @@ _RUNS_A_LANE = 30
 _LANE_RUN_S = 0.6
 """A model whose runs take longer than this together gets fewer of them."""
 
-_RUNS_A_ROUND = 2
-"""Of a slow model, by sample: one that is not timed, and one that is."""
-
 _SLOW_S = 0.05
 """A model whose run takes longer is slow: looks at it have three rounds, on one sample."""
 
-LONG_S = 0.5
-"""A model whose run takes longer is timed on one sample: on three, a round of three models takes ten seconds."""
-
 RACE_S = 7.0
-"""For a race of what may be delivered: it ends before that where the interval is narrow."""
+"""For a race of what may be delivered: it ends before that if the interval is narrow."""
 
 LEAST_ROUNDS = 3
 """Of slow models: the report's interval says how little that is."""
@@ -44,11 +41,10 @@ class LaneCosts:
 
     Args:
         comparing_s: what one result takes to be compared on all samples.
-        part: of the full seconds of an end that the run has, 0..1.
-        races: whether candidates are raced at all.
 
     Attributes:
-        lane_s: that a lane of a race is expected to take, opening its model included.
+        races: whether candidates are raced at all.
+        open_s: that a lane is expected to take until its model is open and compared.
         round_s: that one model takes in a round.
         race_s: of a race of what may be delivered.
         pace: scales the seconds of every race, and of the look at operators; tests race for tenths of seconds.
@@ -65,40 +61,30 @@ class LaneCosts:
         samples: int = 1,
         *,
         comparing_s: float = 0.0,
-        part: float = 1.0,
+        race_s: float = RACE_S,
         races: bool = True,
     ) -> None:
-        self._run_s, self._comparing_s, self._races = run_s, comparing_s, races
-        self.round_s = run_s if self.is_long else _RUNS_A_ROUND * run_s * max(1, samples)
-        self.lane_s = _START_S + _STARTING_SHARE * open_s + self._runs_s
-        self.race_s = part * RACE_S
+        self._run_s, self._comparing_s, self.races = run_s, comparing_s, races
+        of_sample_s = run_s if self.is_long else 2 * run_s  # one that is not timed, and one that is
+        self.round_s = of_sample_s * (1 if self.is_long else max(1, samples))
+        least_s = (1 + LEAST_ROUNDS) * of_sample_s
+        self._runs_s = least_s if self.is_long else min(_RUNS_A_LANE * run_s, max(_LANE_RUN_S, least_s))
+        self.open_s = _START_S + _STARTING_SHARE * open_s
+        self.race_s = race_s
 
     def note_lanes(self, open_s: float) -> None:
         """Note what a lane of the last race took to open; half of the expectation goes by it."""
-        self.lane_s = 0.5 * self.lane_s + 0.5 * (open_s + self._runs_s)
+        self.open_s = (self.open_s + open_s) / 2
 
     @property
-    def _runs_s(self) -> float:
-        """Seconds that a lane takes to run its model: slow models run less often, once before the least rounds."""
-        least_s = (1 + LEAST_ROUNDS) * self._run_s
-        if self.is_long:
-            return least_s
-        return min(_RUNS_A_LANE * self._run_s, max(_LANE_RUN_S, _RUNS_A_ROUND * least_s))
+    def lane_s(self) -> float:
+        """Seconds that a lane is expected to take: its model opened, and its runs; slow models run less often."""
+        return self.open_s + self._runs_s
 
     @property
     def is_long(self) -> bool:
         """Whether a run of the model takes so long that each counts: it is timed on one sample, without warm-up."""
         return self._run_s > LONG_S
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether a run of the model takes so long that there are few of them."""
-        return self._run_s > _SLOW_S
-
-    @property
-    def races_again(self) -> bool:
-        """Whether what contends is timed twice: of what runs long, only where there is time; sizes need one race."""
-        return self._races and not self.is_long
 
     @property
     def _program_s(self) -> float:
@@ -108,18 +94,32 @@ class LaneCosts:
         """Seconds until so many models are open beside the original, and compared on all samples."""
         return (lanes + 1) * self._program_s + lanes * self._comparing_s
 
-    def proof_s(self, lanes: int) -> float:
-        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again."""
-        if self.is_long:
-            return self.opened_s(lanes)
-        again_s = (AGAIN_LANES + 1) * self._program_s + self.race_s if self._races else 0.0
-        return self.opened_s(lanes) + self.race_s + again_s
+    @property
+    def is_slow(self) -> bool:
+        """Whether a run of the model takes so long that there are few of them."""
+        return self._run_s > _SLOW_S
+
+    @property
+    def again_s(self) -> float:
+        """Seconds that timing what contends again takes; sizes need one race."""
+        return (AGAIN_LANES + 1) * self._program_s + self.race_s if self.races else 0.0
+
+    def proof_s(self, lanes: int = 1 + FEW) -> float:
+        """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again.
+
+        What runs long is timed again only if there is time.
+        """
+        return self.opened_s(lanes) + (0.0 if self.is_long else self.race_s + self.again_s)
 
     @property
     def least_proof_s(self) -> float:
         """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
-        return self.opened_s(1) + (0.5 * self.race_s if self._races else 0.0)
+        return self.opened_s(1) + (0.5 * self.race_s if self.races else 0.0)
 
     def most_timed(self, wanted: int) -> int:
-        """How many of so many models the last race has rounds for, if each is slow."""
-        return min(wanted, max(2, int(self.race_s / (LEAST_ROUNDS * self.round_s)) - 1)) if self.is_slow else wanted
+        """How many of so many models the last race has the least rounds for."""
+        return min(wanted, max(AGAIN_LANES, self.rounds_in(self.race_s, LEAST_ROUNDS) - 1))
+
+    def rounds_in(self, seconds: float, lanes: int) -> int:
+        """How many rounds of so many models fit into seconds."""
+        return int(seconds / max(lanes * self.round_s, 1e-9))

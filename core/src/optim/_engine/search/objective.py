@@ -124,14 +124,19 @@ def figures_of(item: Measured, base: LaneResult | None) -> ModelFigures:
     if candidate.is_original:
         return _of_original(candidate, base, item)
     return ModelFigures(
-        candidate.size_bytes, item.peak_memory_bytes, item.timing, item.goal, item.latency, inaccuracy(item)
+        candidate.size_bytes,
+        item.peak_memory_bytes,
+        item.lane.ratio,
+        item.lane.goal,
+        item.lane.latency,
+        inaccuracy(item),
     )
 
 
 def _of_original(original: Candidate, base: LaneResult | None, item: Measured | None = None) -> ModelFigures:
     ready = base.ready if base is not None else None
     peak = (item.peak_memory_bytes if item else 0) or (ready.peak_memory_bytes if ready else 0)
-    times = (item.timing, item.goal) if item is not None else (None, None)
+    times = (item.lane.ratio, item.lane.goal) if item is not None else (None, None)
     return ModelFigures(original.size_bytes, peak, *times, base.latency if base is not None else None)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from optim._engine.goals.bounds import Bound
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step
 from optim.cli_kit.output import options_text, size_text
-from optim.goal import Basis, Goal, ModelFigures
+from optim.goal import FASTER, Basis, Goal, ModelFigures
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
@@ -27,9 +26,9 @@ def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Atte
     for place, step in enumerate(candidate.steps):
         behind = chain_of(candidate.target, candidate.steps[:place])
         if (*behind, step.key) not in there:
-            on = tuple(before.pass_name for before in candidate.steps[:place])
-            row = Attempt(step, on, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
-            found.append(replace(row, behind=behind, target=candidate.target))
+            found.append(
+                Attempt(step, behind, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
+            )
     return found
 
 
@@ -103,7 +102,7 @@ def broken_bound(attempt: Attempt, bounds: Iterable[Bound]) -> str:
 
 def smallest_size(attempts: Iterable[Attempt]) -> int:
     """Bytes of the smallest model that was made and to which the gate has no objection; 0 if there is none."""
-    return min((row.size_bytes for row in attempts if row.size_bytes and not row.objected), default=0)
+    return min((row.size_bytes for row in attempts if row.size_bytes and not row.objection), default=0)
 
 
 def why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured | None) -> str:
@@ -114,7 +113,8 @@ def why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured 
         what = "the delivered model has" if winner.steps else "the original has"
         return f"{_figure(attempt, goal)}; {what} {size_text(winner.size_bytes)}"
     if attempt.goal_ratio is not None:
-        won = f"the delivered model has {best.goal.value:.2f}" if best and best.goal else "not clearly less than before"
+        goal_ratio = best.lane.goal if best else None
+        won = f"the delivered model has {goal_ratio.value:.2f}" if goal_ratio else "not clearly less than before"
         return f"{_figure(attempt, goal)}; {won}"
     if goal.basis is Basis.MEMORY and attempt.peak_memory_bytes:
         what = f"the delivered model takes {size_text(best.peak_memory_bytes)}" if best else _NO_LESS_MEMORY
@@ -126,7 +126,7 @@ def why_dropped(attempt: Attempt, goal: Goal, winner: Candidate, best: Measured 
         return "within the budget; memory not measured, because other candidates promised more"
     if attempt.ratio is None:
         return "within the budget; not timed, because other candidates promised more"
-    if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * 0.995:
+    if attempt.parent_ratio is not None and attempt.ratio >= attempt.parent_ratio * FASTER:
         return f"no faster: latency ratio {attempt.ratio:.2f}, {attempt.parent_ratio:.2f} without it"
     if best is not None and best.ratio is not None:
         won = _named(winner, attempt)

@@ -18,7 +18,7 @@ from optim._engine.sources.evidence import SourceDrift
 from optim.after_run import StepBlame
 from optim.goal import ROUNDS_FOR_95, Amount, GenerationTimes, Ratio
 from optim.model import Model
-from optim.passes import Interface, Role, Stage
+from optim.passes import Interface, PassResult, Role, Stage
 
 StepKey = tuple[str, str]
 """A step as it is called in a chain: its pass, and its options as text."""
@@ -96,13 +96,13 @@ class Candidate:
         """Whether the user's budget is what it is held to."""
         return any(step.lossy for step in self.steps)
 
-    def after(self, step: Step, model: Model, size_bytes: int, interface: Interface | None) -> Candidate:
-        """The candidate with one more step."""
-        interfaces = (*self.interfaces, interface) if interface else self.interfaces
-        recasts = interface is not None and bool(interface.raw)
-        recast, given = (step, self.model) if recasts else (self.recast, self.given)
-        longer = replace(self, model=model, size_bytes=size_bytes, steps=(*self.steps, step), interfaces=interfaces)
-        return replace(longer, recast=recast, given=given)
+    def after(self, step: Step, made: PassResult, size_bytes: int | None = None) -> Candidate:
+        """The candidate with one more step, and with what its pass made; without a size the files stay as they are."""
+        longer = replace(self, model=made.model, size_bytes=size_bytes or self.size_bytes, steps=(*self.steps, step))
+        if made.interface is None:
+            return longer
+        longer = replace(longer, interfaces=(*self.interfaces, made.interface))
+        return replace(longer, recast=step, given=self.model) if made.interface.raw else longer
 
     def compared(self, ready: Ready) -> Candidate:
         """Returns the candidate with its drift and its metric as a lane found them."""
@@ -125,23 +125,19 @@ class Attempt:
 
     Attributes:
         step: what was tried; its options are empty where the pass never proposed any.
-        on: names of the passes before it in the chain.
+        behind: the steps before it, as they are called in a chain.
         status: decided at the latest when the search ends.
         reason: one sentence.
-        ratio: latency to the original's, the best over the session settings tried with it.
+        timing: latency to the original's, the best over the session settings tried with it.
         parent_ratio: the same of the chain without it.
         drift: on the samples it was compared on last.
         seconds: spent on it, its races excluded.
         counts: what the pass says happened.
         notes: what the pass says.
         task: the task metric, on the samples it was measured on last.
-        low: lower end of the 95 % interval of the ratio; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
-        high: upper end; of fewer rounds the greatest ratio.
-        rounds: that ``ratio`` rests on.
         size_bytes: of the model after it, once delivered.
         out_of_time: whether it was not tried, or not to the end, for want of time.
-        beyond_budget: whether it was dropped because its drift or its loss is more than the user accepts.
-        behind: the steps before it, as they are called in a chain.
+        objection: why the gate dropped it: its outputs are not right.
         peak_memory_bytes: the least that opening and running the model after it took; 0 where nobody looked.
         not_here: whether it was not tried for a reason that has to do with this machine and what is installed, and not
             with what was found.
@@ -151,31 +147,25 @@ class Attempt:
         unrepaired: why it was not repaired, where that was looked into; it follows the reason.
         goal_ratio: what the goal's own clock found of the model after it, to the original's, the least seen; None where
             the goal has none.
-        target: name of the target that it was tried for; empty where the run has one only.
-        objected: whether the gate dropped it: its outputs are not right.
         blame: the nodes that make it wrong, where that was looked into.
         unchanged: whether the pass ran, and found nothing to change.
-        proven: whether ``ratio`` is that of fresh rounds at the end, which a quick look never replaces.
+        proven: whether ``timing`` is that of fresh rounds at the end, which a quick look never replaces.
     """
 
     step: Step
-    on: tuple[str, ...]
+    behind: ChainKey = ()
     status: StepStatus = StepStatus.SKIPPED
     reason: str = ""
-    ratio: float | None = None
+    timing: Ratio | None = None
     parent_ratio: float | None = None
     drift: Drift | None = None
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     task: TaskFigure | None = None
-    low: float | None = None
-    high: float | None = None
-    rounds: int = ROUNDS_FOR_95
     size_bytes: int | None = None
     out_of_time: bool = False
-    beyond_budget: bool = False
-    behind: ChainKey = ()
+    objection: Objection = field(default_factory=Objection)
     peak_memory_bytes: int = 0
     not_here: bool = False
     printed: tuple[str, ...] = ()
@@ -183,16 +173,14 @@ class Attempt:
     broke: bool = False
     unrepaired: str = ""
     goal_ratio: float | None = None
-    target: str = ""
-    objected: bool = False
     blame: StepBlame | None = None
     unchanged: bool = False
     proven: bool = False
 
     @property
-    def timing(self) -> Ratio | None:
-        """The ratio with its interval; None if it was not timed."""
-        return _timing(self)
+    def ratio(self) -> float | None:
+        """Latency to the original's; None if it was not timed."""
+        return self.timing.value if self.timing is not None else None
 
     @property
     def why(self) -> str:
@@ -200,6 +188,16 @@ class Attempt:
         blamed = f"blamed: {self.blame.summary}" if self.blame and self.blame.summary else ""
         parts = [self.reason, self.unrepaired, blamed]
         return "; ".join(filter(None, parts)) if self.reason else ""
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """Names of the passes before it in the chain."""
+        return tuple(name for name, options in self.behind if options)
+
+    @property
+    def target(self) -> str:
+        """Name of the target that it was tried for; empty where the run has one only."""
+        return next((name for name, options in self.behind if not options), "")
 
     @property
     def chain(self) -> ChainKey:
@@ -213,13 +211,12 @@ class Attempt:
 
     def note(self, measured: Measured, *, proven: bool = False) -> None:
         """Keep what the clock said of the chain."""
-        self.ratio, self.low, self.high, self.rounds = measured.ratio, measured.low, measured.high, measured.rounds
-        self.proven = proven
+        self.timing, self.proven = measured.lane.ratio, proven
 
     def settle(self, status: StepStatus, reason: str) -> None:
         """Decide what became of it."""
         self.status, self.reason = status, reason
-        self.beyond_budget = self.objected = self.out_of_time = False
+        self.objection, self.out_of_time = Objection(), False
 
     def run_out(self, reason: str) -> None:
         """Leave it for want of time: nothing speaks against it."""
@@ -229,7 +226,7 @@ class Attempt:
     def drop(self, objection: Objection, seen: str = "") -> None:
         """Drop it for an objection of the gate; ``seen`` says where that was seen."""
         self.settle(StepStatus.DROPPED, f"{seen}{objection}")
-        self.beyond_budget, self.objected = objection.beyond_budget, True
+        self.objection = objection
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,50 +282,44 @@ class LaneResult:
     @property
     def latency(self) -> Amount | None:
         """Milliseconds of a call with their interval; None if it was not timed."""
-        return _latency(self.latency_ms, self.latency_ci_ms, self.ratio.rounds) if self.ratio is not None else None
+        value, (low, high) = self.latency_ms, self.latency_ci_ms
+        if self.ratio is None or not value:
+            return None
+        if not high:
+            return Amount(value, value, value, is_sure=False)
+        return Amount(value, min(low, value), max(high, value), self.ratio.rounds >= ROUNDS_FOR_95)
+
+
+_UNTIMED = LaneResult()
+
+ITSELF = LaneResult(ratio=Ratio(1.0, 1.0, 1.0, ROUNDS_FOR_95))
+"""The figures of the original against itself, by definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate with what the clock said of it.
+    """A candidate with the figures of its lane.
 
     Attributes:
         candidate: with the session settings it was timed with.
-        ratio: latency to the original's; None on a target where time means nothing.
-        low: lower end of the 95 % interval; of fewer than :data:`ROUNDS_FOR_95` rounds the least ratio.
-        high: upper end; of fewer rounds the greatest ratio.
-        latency_ms: median.
-        peak_memory_bytes: of opening and running it.
-        comparisons: with the original, on the explored samples.
+        lane: all figures, of both races if it was timed twice; empty if it was not timed.
         source: how far it is from the source that was exported; None where it was not held against one.
-        goal: what the goal's own clock found, to the original's; None where the goal has none.
-        generation: what the time of an answer is made of, where that is the goal.
-        disturbed: share of rounds in which other processes used the machine, 0..1.
-        rounds: that ``ratio`` rests on.
-        latency_ci_ms: 95 % interval of its own times; of fewer rounds the least and the greatest.
         proven: whether these are figures of fresh rounds and all samples.
         within: whether it keeps the budget.
         number: its place on the front, the fastest first; 0 beside it.
-        lane: the clock's figures, shape by shape, of what is proven.
     """
 
     candidate: Candidate
-    ratio: float | None
-    low: float | None = None
-    high: float | None = None
-    latency_ms: float | None = None
-    peak_memory_bytes: int = 0
-    comparisons: tuple[OutputComparison, ...] = ()
+    lane: LaneResult = _UNTIMED
     source: SourceDrift | None = None
-    goal: Ratio | None = None
-    generation: GenerationTimes | None = None
-    disturbed: float = 0.0
-    rounds: int = ROUNDS_FOR_95
-    latency_ci_ms: tuple[float, float] = (0.0, 0.0)
     proven: bool = False
     within: bool = True
     number: int = 0
-    lane: LaneResult | None = None
+
+    @classmethod
+    def of(cls, candidate: Candidate, lane: LaneResult) -> Measured:
+        """The figures of a lane; the drift is that of the samples compared there."""
+        return cls(candidate.compared(lane.ready) if lane.ready is not None else candidate, lane)
 
     @property
     def digest(self) -> str:
@@ -336,56 +327,25 @@ class Measured:
         return self.candidate.digest
 
     @property
-    def timing(self) -> Ratio | None:
-        """The ratio with its interval; None if it was not timed."""
-        return _timing(self)
+    def ratio(self) -> float | None:
+        """Latency to the original's; None on a target where time means nothing."""
+        return self.lane.ratio.value if self.lane.ratio is not None else None
 
     @property
-    def latency(self) -> Amount | None:
-        """Milliseconds of a call with their interval; None if it was not timed."""
-        return _latency(self.latency_ms or 0.0, self.latency_ci_ms, self.rounds)
+    def peak_memory_bytes(self) -> int:
+        """Of opening and running it; 0 if it was not timed."""
+        lane = self.lane
+        return lane.ready.peak_memory_bytes if lane.ready is not None and lane.ratio is not None else 0
+
+    @property
+    def comparisons(self) -> tuple[OutputComparison, ...]:
+        """With the original, on the samples compared in its race."""
+        return self.lane.ready.comparisons if self.lane.ready is not None else ()
 
     @property
     def is_disturbed(self) -> bool:
         """Whether other programs used the machine in most of its rounds."""
-        return self.disturbed > BUSY
-
-    @classmethod
-    def of(cls, candidate: Candidate, result: LaneResult) -> Measured:
-        """The figures of a lane; the drift is that of the samples compared there."""
-        assert result.ready is not None
-        return cls(candidate.compared(result.ready), None, comparisons=result.ready.comparisons).timed(result)
-
-    def timed(self, result: LaneResult) -> Measured:
-        """Returns the same with the clock's figures of a lane; unchanged where it has none."""
-        if result.ratio is None or result.ready is None:
-            return self
-        return replace(
-            self,
-            ratio=result.ratio.value,
-            low=result.ratio.low,
-            high=result.ratio.high,
-            latency_ms=result.latency_ms,
-            peak_memory_bytes=max(self.peak_memory_bytes, result.ready.peak_memory_bytes),
-            goal=result.goal,
-            generation=result.generation,
-            disturbed=result.disturbed,
-            rounds=result.ratio.rounds,
-            latency_ci_ms=result.latency_ci_ms,
-        )
-
-
-def _timing(found: Measured | Attempt) -> Ratio | None:
-    if found.ratio is None or found.low is None or found.high is None:
-        return None
-    return Ratio(found.ratio, found.low, found.high, found.rounds)
-
-
-def _latency(value: float, interval: tuple[float, float], rounds: int) -> Amount | None:
-    if not value:
-        return None
-    low, high = interval if interval[1] else (value, value)
-    return Amount(value, min(low, value), max(high, value), rounds >= ROUNDS_FOR_95 and bool(interval[1]))
+        return self.lane.disturbed > BUSY
 
 
 def inaccuracy(item: Measured) -> float:

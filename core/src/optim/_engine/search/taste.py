@@ -20,8 +20,16 @@ SAME = 0.01
 HANGS_S = 900.0
 """What takes longer has hung: opening the original, a round of a race, a turn at the clock of another run."""
 
+SURPRISE = 1.3
+"""What was measured elsewhere is off by this factor at most: a step on another chain, calls beside a whole answer."""
+
+KEPT = 0.2
+"""Share of a run for what is no search: a fifth for the original, before anything is tried, a fifth of the search for
+races, and a fifth more for a proof that a busy machine draws out."""
+
 FEW = 3
-"""Models beside the best that the end looks at: each costs a lane, and leaves the others fewer rounds."""
+"""So many are looked at beside the best: settings of a new graph, other proposals, models at the end. Each costs a
+lane, and leaves the others fewer rounds. So many names a sentence has."""
 
 DEAR = 0.1
 """Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""

@@ -13,25 +13,17 @@ from statistics import fmean, geometric_mean, median
 
 from optim._engine.compare.place import spread_of
 from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.search.deadline import LEAST_S, MOST_S, PROVEN_LANES, Deadline
+from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, Deadline
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
+from optim._engine.search.taste import KEPT
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
 
 _TRIES_A_PASS = 2.0
 """Times that a pass takes what one of its candidates and its lane take. It is tried with several sets of options and on
 several chains (37 to 74 candidates of 15 passes on MiniLM), and two processes share the work."""
-
-_CANDIDATE_S, _BYTES_A_SECOND, _NODES_A_SECOND, _RUNS_A_CANDIDATE = 0.3, 150e6, 2000.0, 4
-"""A candidate: a process, its weights read and written, its nodes walked through, and runs of it."""
-
-_LOOKS = 0.25
-"""Share of the seconds of a search on one target that its first looks take: what is behind gets no more."""
-
-_FARTHEST = 4.0
-"""What is learned corrects the estimate by so much at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +38,8 @@ class Load:
 
     @property
     def candidate_s(self) -> float:
-        """Seconds that a candidate is guessed to take."""
-        runs_s = _RUNS_A_CANDIDATE * self.run_s
-        return _CANDIDATE_S + self.size_bytes / _BYTES_A_SECOND + self.nodes / _NODES_A_SECOND + runs_s + self.open_s
+        """Seconds that a candidate is guessed to take: its weights read and written, and then what a lane takes."""
+        return 2 * self.size_bytes / BYTES_A_SECOND + self.lane_s
 
     @property
     def lane_s(self) -> float:
@@ -99,19 +90,12 @@ class PassCosts:
 
     def of(self, names: Sequence[str]) -> float:
         """What some passes take together, times what is guessed of one."""
-        return sum(self._bounded(self.factors.get(name, self._usual)) for name in names)
+        usual = geometric_mean(self.factors.values()) if self.factors else 1.0
+        return sum(self.factors.get(name, usual) for name in names)
 
     def knows(self, name: str) -> bool:
         """Whether a pass was tried on this machine before."""
         return name in self.factors
-
-    @property
-    def _usual(self) -> float:
-        known = [self._bounded(factor) for factor in self.factors.values()]
-        return geometric_mean(known) if known else 1.0
-
-    def _bounded(self, factor: float) -> float:
-        return min(_FARTHEST, max(1 / _FARTHEST, factor))
 
 
 def _key() -> str:
@@ -119,16 +103,16 @@ def _key() -> str:
 
 
 def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: float = 0.0) -> float:
-    """Seconds of a whole run that has been going on for so long, 30 to 300."""
+    """Seconds of a whole run that has been going on for so long, 30 to 250."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(PROVEN_LANES)))
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s()))
 
 
 def of_several(estimates: Sequence[float]) -> float:
-    """Seconds of a run on several targets: that of the longest, and first looks at the others, 300 at most."""
+    """Seconds of a run on several targets: that of the longest, and a fifth for first looks at each of the others."""
     longest = max(estimates)
-    return min(MOST_S, longest + _LOOKS * (sum(estimates) - longest))
+    return min(MOST_S, longest + KEPT * (sum(estimates) - longest))
 
 
 def in_words(seconds: float) -> str:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from optim._engine.locks import Holder, LockBusyError, acquire, held_for_s
+from optim._engine.locks import POLL_S, Holder, LockBusyError, acquire, held_for_s
 from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError
 
@@ -20,11 +20,6 @@ CLOCK, QUIET = "clock", "quiet"
 QUIET_S = 2.0
 """Forty rounds of a small model take less: where a race is not over by then, its model is large, or other programs
 disturb it. With more, runs beside such a program would wait for nothing."""
-
-_LOOK_S = 0.02
-
-_NOTICED_S = 1.0
-"""Who waits for less sees nothing odd in the seconds of a report."""
 
 
 @contextmanager
@@ -85,7 +80,7 @@ class Turns:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a report says of all this waiting, where it was long enough to be noticed."""
-        if self._waited_s < _NOTICED_S:
+        if not round(self._waited_s):
             return ()
         return (f"the run waited {self._waited_s:.0f} s while other runs measured time, besides the search time",)
 
@@ -95,7 +90,7 @@ class Turns:
             return
         asked = self._now()
         while _is_quiet() and self._now() - asked < QUIET_S:
-            time.sleep(_LOOK_S)
+            time.sleep(POLL_S)
         self._stood_still(asked, self._now())
 
     def stood_still(self, seconds: float) -> None:

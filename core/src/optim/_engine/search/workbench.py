@@ -317,8 +317,7 @@ class Workbench(Preparation):
                 tried = self._try(self.application(step, chain), self.settings.timeout_s, anew=True)
                 if tried.answer is None:
                     break
-                result = tried.answer.result
-                chain = chain.after(step, result.model, tried.answer.size_bytes, result.interface)
+                chain = chain.after(step, tried.answer.result, tried.answer.size_bytes)
             return chain.model.path
 
         original = restore(self.original.model.path, self.ingest_again, self.store)

@@ -55,16 +55,16 @@ class ExportFile:
         """Whether a generation loop can drive it."""
         return self.facts.get("kind") in ("decoder", "encoder-decoder")
 
+    def with_results(self, results: Mapping[str, tuple[str, float]]) -> ExportFile:
+        """The file for a folder that holds these components alone, made anew: each in a file, with its drift."""
+        made = {name: replace(self.components[name], file=file, drift=far) for name, (file, far) in results.items()}
+        return replace(self, components=made)
+
 
 def export_file(source: str, facts: Mapping[str, Any], components: Mapping[str, ComponentFile]) -> ExportFile:
     """The file for graphs that this version exported."""
     named = Path(source).name if Path(source).is_dir() else source
     return ExportFile(importlib.metadata.version("optim-core"), named, facts, components)
-
-
-def file_of(component: str) -> str:
-    """What the graph of a component is called in the folder of an export."""
-    return f"{component}.onnx"
 
 
 def write_export_file(folder: Path, content: ExportFile) -> None:
@@ -123,16 +123,9 @@ class KnownExport:
     folder: Path = Path()
 
     def optimized(self, file: str, drift: float) -> ExportFile:
-        """The file for a folder that holds this component alone, made anew.
-
-        Args:
-            file: where it lies.
-            drift: from the exported graph; the drift from the source is at most both together.
-        """
-        before = self.content.components[self.component]
-        return replace(
-            self.content, components={self.component: replace(before, file=file, drift=before.drift + drift)}
-        )
+        """The file for a folder with this component alone, made anew: it is at most both drifts from the source."""
+        before = self.content.components[self.component].drift
+        return self.content.with_results({self.component: (file, before + drift)})
 
 
 def known_export(model: Path) -> KnownExport | None:

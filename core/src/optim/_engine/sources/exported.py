@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from optim._engine.gate.drift import Drift, OutputComparison
 from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import Registry
+from optim._engine.sources.export_file import ComponentFile, ExportFile, export_file
 from optim._engine.store import Store
 from optim.model import Model
 from optim.passes import Stage
@@ -116,6 +117,16 @@ class ExportedSource:
     def graph(self, component: str) -> Graph:
         """The graph of a component."""
         return next(graph for graph in self.graphs if graph.component == component)
+
+    @property
+    def content(self) -> ExportFile:
+        """The ``export.json`` of a folder with these graphs, each in a file of its name."""
+        drift = {one.component: one.drift.relative_error for one in self.verified}
+        parts = {
+            one.component: ComponentFile(f"{one.component}.onnx", one.state, drift.get(one.component, 0.0))
+            for one in self.graphs
+        }
+        return export_file(self.request.spec, self.facts, parts)
 
 
 @dataclass(frozen=True, slots=True)

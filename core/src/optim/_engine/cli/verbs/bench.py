@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim._engine.cli.request import words_given
 from optim._engine.cli.runtimes import on_runtimes, runtime_option
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
@@ -102,23 +103,12 @@ class _GridCommand(OptimCommand):
 @json_option
 def bench(
     models: tuple[Path, ...],
-    data: str | None,
-    samples: int | None,
-    sizes: dict[str, int],
-    mask: str | None,
-    target: str,
     runtime: str | None,
-    seconds: float,
-    seed: int,
-    beside: tuple[str, ...],
-    component: str,
-    throughput: bool,
-    max_latency_ms: float | None,
-    generate: str | None,
     grid: tuple[str, ...],
     table: Path | None,
     plot: Path | None,
     as_json: bool,
+    **words: Any,
 ) -> int:
     """Time models in turns, each in a process of its own. Ratios are to the first model.
 
@@ -132,36 +122,15 @@ def bench(
     from optim._engine.api.bench import bench_grid
     from optim.cli_kit.live_lines import progress
 
-    served: dict[str, Any] = {"throughput": throughput, "max_latency_ms": max_latency_ms}
     _require_places(table, plot, grid=bool(grid))
     if grid:
-        _require_alone(data, beside, component, generate)
-        if samples or sizes or mask:
-            raise OptimError.usage(
-                "conflicting-request",
-                "--grid excludes --samples, --size and --mask",
-                "--grid makes one sample of each combination of its sizes",
-                "name all sizes in --grid, or leave it out",
-            )
+        _require_alone(words)
+        asked = {name: words[name] for name in ("seconds", "target", "seed", "throughput", "max_latency_ms")}
         with progress() as say:
-            points = bench_grid(models, parse_grid(grid), seconds=seconds, target=target, seed=seed, say=say, **served)
+            points = bench_grid(models, parse_grid(grid), say=say, **asked)
         return _tell_grid(points, table, plot, as_json=as_json)
     with progress() as say:
-        found = bench_models(
-            models,
-            data=data,
-            samples=samples or 0,
-            sizes=sizes,
-            mask=mask or "",
-            seconds=seconds,
-            target=target,
-            beside=beside,
-            component=component,
-            seed=seed,
-            say=say,
-            generate=generate,
-            **served,
-        )
+        found = bench_models(models, say=say, **words_given(words))
     if table is not None:
         from optim.cli_kit.output import write_text
 
@@ -230,27 +199,35 @@ def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> Non
         require_writable(table)
 
 
-def _require_alone(data: str | None, beside: Sequence[str], component: str, generate: str | None) -> None:
-    if data is not None:
+def _require_alone(words: Mapping[str, Any]) -> None:
+    """Refuse options that mean nothing beside ``--grid``."""
+    if words["data"] is not None:
         raise OptimError.usage(
             "conflicting-request",
             "--grid and --data exclude each other",
             "--grid synthesizes inputs in its own sizes",
             "leave --data out",
         )
-    if generate is not None:
+    if words["generate"] is not None:
         raise OptimError.usage(
             "conflicting-request",
             "--grid and --generate exclude each other",
             "--generate already sets the sizes of every step",
             "leave --grid out and change the prompt: --generate prompt=1024,new=128",
         )
-    if beside or component:
+    if words["beside"] or words["component"]:
         raise OptimError.usage(
             "conflicting-request",
-            f"--grid and {'--beside' if beside else '--component'} exclude each other",
+            f"--grid and {'--beside' if words['beside'] else '--component'} exclude each other",
             "--grid works for ONNX models only",
             "export the source first: optim export SOURCE -o exported",
+        )
+    if words["samples"] or words["sizes"] or words["mask"]:
+        raise OptimError.usage(
+            "conflicting-request",
+            "--grid excludes --samples, --size and --mask",
+            "--grid makes one sample of each combination of its sizes",
+            "name all sizes in --grid, or leave it out",
         )
 
 

@@ -38,8 +38,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     installed, plugins = _plugins(what, alone=isolated)
     answers = []
     for plugin in plugins:
-        isolation = getattr(plugin.implementation, "OPTIM_ISOLATED", None)
-        if isolation is None and (isolated or not installed):
+        if plugin.isolation is None and (isolated or not installed):
             if installed and plugin.info.package not in before:  # what was there before stays
                 uninstall_package(installed)
             raise OptimError.usage(
@@ -50,7 +49,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
                 package=plugin.info.release,
             )
         progress = None if as_json else _progress
-        answers.append((plugin, install_environment(isolation, python, progress) if isolation else None))
+        answers.append((plugin, install_environment(plugin.isolation, python, progress) if plugin.isolation else None))
     if as_json:
         print_json({"plugins": [_as_fields(plugin, made) for plugin, made in answers]})
         return

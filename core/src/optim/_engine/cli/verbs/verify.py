@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim._engine.cli.request import words_given
 from optim._engine.cli.runtimes import on_runtimes, runtime_option
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
@@ -48,23 +49,7 @@ if TYPE_CHECKING:
 @runtime_option
 @seed_option("Random seed of synthesized samples.")
 @json_option
-def verify(
-    reference: Path,
-    other: Path | None,
-    data: str | None,
-    samples: int | None,
-    sizes: dict[str, int],
-    mask: str | None,
-    max_drift: float | None,
-    max_mismatch: str | None,
-    metric: str | None,
-    max_loss: str | None,
-    target: str,
-    other_target: str,
-    runtime: str | None,
-    seed: int,
-    as_json: bool,
-) -> int:
+def verify(reference: Path, other: Path | None, runtime: str | None, as_json: bool, **words: Any) -> int:
     """Run REFERENCE and OTHER on the same input samples and compare every output.
 
     Each model is an .onnx file or a run folder. With --other-target, OTHER may be left out: optim compares REFERENCE
@@ -78,22 +63,7 @@ def verify(
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
-        found = verify_models(
-            reference,
-            other,
-            data=data,
-            samples=samples or 0,
-            sizes=sizes,
-            mask=mask or "",
-            max_drift=max_drift,
-            max_mismatch=max_mismatch or 0.0,
-            metric=metric,
-            max_loss=max_loss,
-            target=target,
-            other_target=other_target,
-            seed=seed,
-            say=say,
-        )
+        found = verify_models(reference, other, say=say, **words_given(words))
     if as_json:
         print_json(found.model_dump(mode="json", exclude=None if found.task else {"task"}))
     else:

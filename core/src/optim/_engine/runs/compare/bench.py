@@ -76,7 +76,7 @@ def bench_models(
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, registry, peer, models[0], component) for peer in peers]
         bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
-        effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+        effort = Effort(seconds, width=0.01, drop=False)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = Races(bench).race(candidates, effort, wanted)
         sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
@@ -159,7 +159,7 @@ def _bench_targets(
 def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> list[TimedModel]:
     """The original of a workbench on its own target, which is the first, and on others."""
     bench.say(f"timing the model on {len(targets)} target{'s' if len(targets) > 1 else ''}")
-    effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+    effort = Effort(seconds, width=0.01, drop=False)
     places = tuple(map(bench.place_of, targets[1:]))
     base, others = Races(bench).race([], effort, Wanted("bench", places=places))
     source, stored, size = bench.settings.source, bench.original.model.path.name, bench.original.size_bytes
@@ -173,19 +173,7 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
 def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
     from optim._engine.reports.answers import TimedModel
 
-    return TimedModel(
-        model=str(model),
-        target=target,
-        error=reason,
-        not_here=not_here,
-        latency_ms=None,
-        size_bytes=None,
-        peak_memory_bytes=None,
-        latency_ratio=None,
-        latency_ratio_ci=None,
-        rounds=0,
-        shapes=(),
-    )
+    return TimedModel(model=str(model), target=target, error=reason, not_here=not_here)
 
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:

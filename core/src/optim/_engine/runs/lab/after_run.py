@@ -84,7 +84,7 @@ def _dropped(pairs: Sequence[tuple[Workbench, Board, Attempt]], base: Workbench,
     labs = {id(bench): Lab(bench, bench.original, bench.settings.source.name, code=code) for bench, _, _ in pairs}
     for number, (bench, board, attempt) in enumerate(pairs):
         models = board.pair(attempt)
-        if models is None or not attempt.objected or attempt.status is not StepStatus.DROPPED:
+        if models is None or not attempt.objection or attempt.status is not StepStatus.DROPPED:
             continue
         drift = attempt.drift.relative_error if attempt.drift is not None else math.inf
         yield DroppedStep(
@@ -93,7 +93,7 @@ def _dropped(pairs: Sequence[tuple[Workbench, Board, Attempt]], base: Workbench,
             on=attempt.on,
             lossy=attempt.step.lossy,
             drift=drift,
-            beyond_budget=attempt.beyond_budget,
+            beyond_budget=attempt.objection.beyond_budget,
             beyond_repair=drift > beyond,
             before=models[0],
             after=models[1],

@@ -190,7 +190,7 @@ class Lab:
         bench.original = one._candidate
         bench.baseline = one._place or bench.place
         bench.say("timing 2 models")
-        effort = Effort(seconds, least_rounds=10, most_rounds=40, width=0.01, drop=False)
+        effort = Effort(seconds, width=0.01, drop=False)
         base, (found,) = Races(bench).race([other._candidate], effort, Wanted("bench"))
         self._ready(one, base)
         self._ready(other, found)
@@ -234,7 +234,7 @@ class Lab:
         if not result.changed:
             return replace(before, changed=False, notes=result.notes, seconds=tried.seconds)
         step = step_of(trial.offered, trial.options)
-        after = trial.candidate.after(step, result.model, tried.answer.size_bytes, result.interface)
+        after = trial.candidate.after(step, result, tried.answer.size_bytes)
         steps = " ".join(one.pass_name for one in after.steps)
         made = self._named(f"{self.original.name} {steps}", after)
         return replace(_with_drift(made, tried.answer.comparisons), notes=result.notes, seconds=tried.seconds)

@@ -8,11 +8,12 @@ from typing import Any
 
 from optim._engine.graphs.node_lookup import no_such_node
 from optim._engine.jobs import offer
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.plugins.offers import OfferedPass
-from optim._engine.search.deadline import LATER, STARTING_S, Deadline
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
-from optim._engine.search.taste import DEAR
+from optim._engine.search.taste import DEAR, FEW
 from optim._engine.search.workbench import Workbench
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire
@@ -22,9 +23,6 @@ _TOO_LATE = "search time ran out before all passes proposed candidates"
 _MORE = "give more with --search-seconds"
 
 _TOOK_ALL = f"{{who}} proposed no candidate within {{seconds:.3g}} s; {_MORE}"
-
-_NEAR = 3
-"""Names that an error proposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Asker:
             unknown = [answer.unknown for answer in asked if answer.proposals]
             for name in unknown[0] if unknown else ():
                 if all(name in others for others in unknown):
-                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:_NEAR]
+                    near = list(dict.fromkeys(word for others in unknown for word in others[name]))[:FEW]
                     raise no_such_node(name, near, planned.name, "the model and in what this run made of it")
 
     def _ask_once(

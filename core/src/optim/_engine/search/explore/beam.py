@@ -29,25 +29,16 @@ from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Near
 from optim._engine.search.select.selection import Selection
-from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, unique
+from optim._engine.search.state import ITSELF, Attempt, Candidate, Measured, StepStatus, unique
+from optim._engine.search.taste import FEW
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
 from optim.goal import Basis
 from optim.passes import Role, Stage
 
-LOOK_AHEAD = 3
-"""Session settings that each new graph is looked at through: more leave each of them less of the race."""
-
-_NAMED = 3
-"""Passes that a verdict names; the report has a row for each."""
-
 _SHARE_OF_A_STAGE = 0.85
 """Part of an equal share of the time that is left: the races of later stages have more candidates."""
-
-_LEAST_LANES = 8
-"""Lanes in a stage with enough new graphs, as far as time allows: more leave each of them less of the race."""
-
 
 LEFT_FOR_LATER = 0.75
 """Share of the time for candidates that a stage leaves where a later one promises more: with less, half a minute
@@ -95,7 +86,7 @@ def in_turns(
         first, *others = variants[candidate.digest] or [candidate]
         with_first = [first, candidate] if promises.gain(first.steps[-1]) >= 0 else [candidate, first]
         rows.append(list(unique([*with_first, *others])))
-    return [row[i] for i in range(LOOK_AHEAD + 1) for row in rows if i < len(row)]
+    return [row[i] for i in range(FEW + 1) for row in rows if i < len(row)]
 
 
 class NamedPassError(OptimError):
@@ -133,9 +124,8 @@ class Beam:
         self.clock = Clock(self._races, self.board, self.time)
         self.rank = Ranking(self.clock)
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock, self.time, self.rank.figure)
-        self.start = Measured(bench.original, 1.0, 1.0, 1.0)
+        self.start = Measured(bench.original, ITSELF)
         self._looked: dict[str, Measured] = {}
-        self._small: list[Measured] = []
         self._together: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
@@ -156,7 +146,7 @@ class Beam:
 
     def selection(self) -> Selection:
         """Returns the selection that decides in the end."""
-        return Selection(self._races, self.board, self.time, self._chains, self._source, self.repairs)
+        return Selection(self.clock, self._chains, self._source, self.repairs)
 
     def run(self) -> list[Measured]:
         """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
@@ -175,14 +165,14 @@ class Beam:
         start = self.start.ratio or 1.0
         looks = FirstLooks(self._expander, self.clock, self.time)
         if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
-            self._small = looks.sizes(self._plan)
-            self.board.explored(self._small)
+            self._looked = {item.digest: item for item in looks.sizes(self._plan)}
+            self.board.explored(self._looked.values())
         if self._objective.is_size:
             return start
         if not self._objective.bounds:  # what its kernels make slower may be what keeps within them
             self._expander.kernels.find()
         looked = looks.run(self._plan, start)
-        self._looked = {item.digest: item for item in looked}
+        self._looked |= {item.digest: item for item in looked}
         self.board.explored([self.start, *(item for item in looked if item.ratio is not None)])
         if not self._objective.is_latency:
             return start
@@ -193,13 +183,13 @@ class Beam:
 
     def search(self) -> list[Measured]:
         """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
-        beam, ranking, looked = [self.start], [self.start], list(self._small)
-        looked += self._looked.values() if self._objective.goal.long_rounds else ()
+        beam, ranking, goal = [self.start], [self.start], self._objective.goal
+        looked = list(self._looked.values()) if goal.long_rounds or goal.basis is Basis.SIZE else []
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out(self._legs[place:], self.board, self._bench.original)
-                looked += [*self._looked.values(), *self._together]
+                looked = [*self._looked.values(), *self._together]
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 # more settings for the best chain alone, each for itself: the race drops what is beaten
@@ -226,7 +216,7 @@ class Beam:
             return one.made_bytes < best.candidate.size_bytes and there >= required
 
         found = self.repairs.repair_on(is_wanted)
-        return ranking if found is None else self.rank.of([Measured(found, None), *ranking])
+        return ranking if found is None else self.rank.of([Measured(found), *ranking])
 
     def _nearer(self, ranking: list[Measured]) -> list[Measured]:
         """With models that use up what a bound leaves: the nearest within the bounds, with fewer lossy nodes."""
@@ -235,11 +225,11 @@ class Beam:
             return ranking
         with self.time.lending(proof=False):
             found = self.repairs.nearer(best.candidate, self._fits)
-        return self.rank.joined(ranking, [Measured(one, None) for one in found])
+        return self.rank.joined(ranking, map(Measured, found))
 
     def _fits(self, candidate: Candidate) -> bool:
         """Whether a model keeps within the bounds, timed where a bound needs it."""
-        item = Measured(candidate, None)
+        item = Measured(candidate)
         if any(bound.figure != "size" for bound in self._objective.bounds):
             item = next(iter(self.clock.explore([candidate], 0.0, 1)), item)
             self.board.explored([item])
@@ -251,8 +241,8 @@ class Beam:
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
-        looked, left = (self._small, self.time.before(LATER)) if self._small else (self._looked, self.time.to_explore)
-        return bool(looked) and left <= 0 and not any(planned.forced for planned in passes)
+        left = self.time.before(LATER) if self._objective.goal.basis is Basis.SIZE else self.time.to_explore
+        return bool(self._looked) and left <= 0 and not any(planned.forced for planned in passes)
 
     def _try_recasts(self) -> None:
         """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
@@ -278,7 +268,7 @@ class Beam:
                 return []
             grown = Grown([found], {found.digest: self.start})
         if self._objective.is_size:
-            sized = [Measured(candidate, None) for candidate in grown.candidates]
+            sized = list(map(Measured, grown.candidates))
             self.board.explored(sized)
             return self.rank.of(sized)
         if grown.is_still(beam):
@@ -306,7 +296,7 @@ class Beam:
         lanes = in_turns(racing, variants, self._promises)
         lanes = [lane for lane in lanes if lane.steps and not self.clock.is_beaten(lane)]
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
-        least = min(_LEAST_LANES, 2 * sum(map(grown.is_new, racing)))
+        least = 2 * sum(map(grown.is_new, racing))  # each new graph as it is, and under its first settings
         measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
         if alone := self._wrong_with_settings(lanes, owner, measured):
             measured += self.clock.explore(alone, 0.0, len(alone))
@@ -340,7 +330,7 @@ class Beam:
         """Each candidate as its first look left it, or not timed at all, where only the last race fits in."""
         there = {one.digest for one in grown.candidates}  # without the beam, where a pass of the stage was named
         best = {parent.digest: parent for parent in beam if parent.digest in there}
-        new = {one.digest: self._looked.get(one.digest, Measured(one, None)) for one in grown.candidates}
+        new = {one.digest: self._looked.get(one.digest, Measured(one)) for one in grown.candidates}
         return {**new, **best}
 
     def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
@@ -351,7 +341,7 @@ class Beam:
             self._asker.ask_side_by_side(candidates, looking)
 
         def variants(one: Candidate) -> list[Candidate]:
-            return self._expander.session_variants(one, tune, LOOK_AHEAD)
+            return self._expander.session_variants(one, tune, FEW)
 
         found = self._bench.runner.side_by_side(variants, candidates)
         return {one.digest: of_one for one, of_one in zip(candidates, found, strict=True)}
@@ -387,8 +377,8 @@ class Beam:
                 self._note_gain(candidate, best[candidate.digest].ratio, without)
             elif score.objection:
                 attempt.drop(score.objection)
-            elif score.ratios:
-                attempt.ratio, attempt.parent_ratio = score.ratios[-1], without
+            elif score.ratios and score.result is not None:
+                attempt.timing, attempt.parent_ratio = score.result.ratio, without
             else:
                 attempt.run_out(NOT_TIMED)
 
@@ -465,7 +455,7 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     """How a verdict goes on where passes were not tried once; empty where all were."""
     if not names:
         return ""
-    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    some = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
     enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
     return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
 

@@ -92,9 +92,7 @@ class Expander:
         chosen = [planned for planned in passes if planned.pass_class.session_only]
         asked = self.asker.ask(candidate, [planned.offered for planned in chosen]) if chosen else {}
         found = [
-            candidate.after(
-                step_of(planned.offered, one.options), one.result.model, candidate.size_bytes, one.result.interface
-            )
+            candidate.after(step_of(planned.offered, one.options), one.result)
             for planned in chosen
             for one in asked[planned.name].changing
             if one.result is not None
@@ -291,4 +289,4 @@ class Expander:
 def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -> Candidate:
     """The chain with a step that sets how the model is opened; its row has what the pass said."""
     attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
-    return candidate.after(attempt.step, result.model, candidate.size_bytes, result.interface)
+    return candidate.after(attempt.step, result)

@@ -31,20 +31,16 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess, Near
-from optim._engine.search.state import Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import DIFFER, TOO_LITTLE
+from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
+from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE
 from optim.passes import Role, Stage
 
 _FIRST_SHARE = 0.6
 """Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
 its place promises less, and with more nothing is left to go on with."""
 
-_REPAIRED, _OTHERS = 2, 3
-"""Passes that are repaired, and other proposals of each that are tried before: more cost what a repair costs. Stages
-repair what else is near."""
-
-_UNEVEN = 0.8
-"""Of the ratio that a repair is expected to leave: a few nodes may err most."""
+_REPAIRED = 2
+"""Passes that are repaired; stages repair what else is near."""
 
 _SHARE, _TRIES = 1 / 3, 0.7
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
@@ -122,12 +118,12 @@ class FirstLooks:
         ratios = self._ratios(items)
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
-        right += [Measured(one, None) for one in (*named, *held) if one.digest not in items]
+        right += [Measured(one) for one in (*named, *held) if one.digest not in items]
         for one in found:
             if one.holds:
                 self._board[one.candidate].hoped = self._hoped(one, ratios, start)
         new = self.repaired(found, lambda one: self._hoped(one, ratios, start), start)
-        return right + [Measured(one, None) for one in new if _begins_with(one, whole)]
+        return right + [Measured(one) for one in new if _begins_with(one, whole)]
 
     def _together(self, plan: Plan, held: Sequence[Measured]) -> list[Measured]:
         """Tries the fusions that gained, and behind them the lossy step that gained most; returns what holds, timed.
@@ -187,7 +183,7 @@ class FirstLooks:
             return item.ratio
         if self._objective.has_clock:
             return self._board[item.candidate].hoped
-        original = self._objective.figure(Measured(self._board.original, 1.0), self._clock.base)
+        original = self._objective.figure(Measured(self._board.original, ITSELF), self._clock.base)
         figure = self._objective.figure(item, self._clock.base)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
@@ -211,7 +207,7 @@ class FirstLooks:
                 self._repairs.leave(one)
         held = [one.candidate for one in looks if one.holds and _begins_with(one.candidate, whole)]
         held += [whole] if whole.steps else []
-        return sorted((Measured(one, None) for one in held), key=lambda item: item.candidate.size_bytes)
+        return sorted(map(Measured, held), key=lambda item: item.candidate.size_bytes)
 
     def _looks(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Look]:
         """Tries guesses; returns what came of those that hold, or are near enough to the budget to be repaired."""
@@ -224,8 +220,7 @@ class FirstLooks:
         if candidate is None:
             if not self._repairs.is_near(one) or one.tried.answer is None:
                 return None
-            made = one.tried.answer.result
-            candidate = one.parent.after(one.attempt.step, made.model, one.tried.answer.size_bytes, made.interface)
+            candidate = one.parent.after(one.attempt.step, one.tried.answer.result, one.tried.answer.size_bytes)
         return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate, holds)
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
@@ -249,7 +244,7 @@ class FirstLooks:
             if place >= _REPAIRED:
                 self._repairs.leave(one)
                 continue
-            guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:_OTHERS]]
+            guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
             others = self._looks(guesses, lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
@@ -257,7 +252,7 @@ class FirstLooks:
             if held <= ratio(one):
                 continue
             near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
-            if results and _UNEVEN * self._left_by_repair(near, ratio(one)) >= held:  # little of the gain would stay
+            if results and self._left_by_repair(near, ratio(one)) >= SURPRISE * held:  # little of the gain would stay
                 self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
                 held = min(held, self._expected(one, made, ratio))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.state import Candidate, Measured, Step, StepKey
-from optim._engine.search.taste import DEAR, DIFFER, TOO_LITTLE
+from optim._engine.search.taste import DEAR, DIFFER, SURPRISE, TOO_LITTLE
 from optim._engine.search.time_estimate import PassCosts
 from optim.passes import Role, Stage
 
@@ -20,9 +20,6 @@ GUESSES: Mapping[Stage, float] = {Stage.QUANTIZE: 0.5, Stage.CONVERT_PRECISION: 
 """Logarithms of the factor by which passes of a stage make models faster that are not fast already: int8 halves the
 time of most, fusions take a tenth of it, settings some per cent. Their order matters, and that
 none is too little to be tried."""
-
-_SURPRISE = math.log(1.3)
-"""What a step gains on another chain may be so much more than what it gained before: fusions change what is left."""
 
 BENEATH = (Stage.QUANTIZE, Stage.CONVERT_PRECISION)
 """Stages that make another model of what fusions leave, and gain beside them."""
@@ -48,8 +45,7 @@ class Promises:
         self._search_s = search_s
         self._costs = costs or PassCosts()
         self._calibrating = frozenset(calibrating)
-        self._gain_of_step: dict[StepKey, float] = {}
-        self._gain_of_pass: dict[str, float] = {}
+        self._gained: dict[StepKey, float] = {}
         self._seconds: dict[str, float] = {}
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
@@ -69,7 +65,7 @@ class Promises:
         if not run_s or not original_s:
             return
         gain = math.log(self._latency.get(parent.digest, 1.0) * original_s / run_s)
-        if gain > max(_SURPRISE, self.gain(step)) and step.key not in self._expected:
+        if gain > max(math.log(SURPRISE), self.gain(step)) and step.key not in self._expected:
             self._expected[step.key] = gain
 
     def note_latency(self, items: Iterable[Measured]) -> None:
@@ -90,8 +86,7 @@ class Promises:
     def note_ratio(self, step: Step, ratio: float) -> None:
         """Notes the latency of a chain with a step to that without it."""
         gain = -math.log(max(ratio, 1e-9))
-        self._gain_of_step[step.key] = max(gain, self._gain_of_step.get(step.key, -math.inf))
-        self._gain_of_pass[step.pass_name] = max(gain, self._gain_of_pass.get(step.pass_name, -math.inf))
+        self._gained[step.key] = max(gain, self._gained.get(step.key, -math.inf))
 
     def note_repaired(self, step: Step, repaired: Step, lost: float) -> None:
         """Notes which step a repair began with, and what share of its gain nodes in other precisions cost, 0..1."""
@@ -104,18 +99,17 @@ class Promises:
         Of its pass it is what the best options gained, less what these lose to them by their kernels. A repaired step
         gains what its repair leaves of it.
         """
-        if step.key in self._gain_of_step:
-            return self._gain_of_step[step.key]
+        if step.key in self._gained:
+            return self._gained[step.key]
         if step.key in self._repaired:
             broken, lost = self._repaired[step.key]
             ratio = math.exp(-self.gain(broken))
             return -math.log(ratio + lost * max(0.0, 1.0 - ratio))
-        expected = self._expected.get(step.key)
-        if step.pass_name not in self._gain_of_pass:
+        expected, gained = self._expected.get(step.key), _most(self._gained, step.pass_name)
+        if gained is None:
             return expected if expected is not None else GUESSES.get(step.stage, 0.0)
-        of_pass = [gain for key, gain in self._expected.items() if key[0] == step.pass_name]
-        lost = max(of_pass) - expected if expected is not None else 0.0
-        return self._gain_of_pass[step.pass_name] - lost
+        best = _most(self._expected, step.pass_name)
+        return gained - (best - expected if best is not None and expected is not None else 0.0)
 
     def holds(self, name: str) -> bool:
         """Whether a candidate of a pass is right."""
@@ -123,21 +117,19 @@ class Promises:
 
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best."""
-        name = planned.name
-        by_kernels = [gain for key, gain in self._expected.items() if key[0] == name]
-        guess = max(by_kernels, default=GUESSES.get(planned.offered.stage, 0.0))
-        return max(0.0, self._gain_of_pass.get(name, guess))
+        found = (_most(gains, planned.name) for gains in (self._gained, self._expected))
+        guess = GUESSES.get(planned.offered.stage, 0.0)
+        return max(0.0, next((gain for gain in found if gain is not None), guess))
 
     def adds_too_little(self, parent: Candidate, step: Step) -> str:
         """Why a step on a chain is not worth the time, given what was found; empty where it may be.
 
         Only what was timed on another chain is judged, and it may surprise.
         """
-        is_known = step.key in self._gain_of_step or step.pass_name in self._gain_of_pass
-        if not is_known or parent.digest not in self._latency:
+        if _most(self._gained, step.pass_name) is None or parent.digest not in self._latency:
             return ""
         best, expected = min(self._latency.values()), self.latency(parent, step)
-        if math.log(best / expected) + _SURPRISE >= TOO_LITTLE:
+        if math.log(SURPRISE * best / expected) >= TOO_LITTLE:
             return ""
         return f"expected latency ratio about {expected:.2f}, and the best so far has {best:.2f}"
 
@@ -149,13 +141,13 @@ class Promises:
     def later(self) -> list[Step]:
         """Steps that make another model of what fusions leave, and of which it is known that they hold and gain."""
         lossy = [one for one in self._held.values() if one.stage in BENEATH]
-        known = [one for one in lossy if one.key in self._gain_of_step or one.key in self._repaired]
+        known = [one for one in lossy if one.key in self._gained or one.key in self._repaired]
         return [one for one in known if self.gain(one) > TOO_LITTLE]
 
     @property
     def best_gain(self) -> float:
         """The most that any step gained; 0 where none is of use."""
-        return max([0.0, *self._gain_of_step.values()])
+        return max([0.0, *self._gained.values()])
 
     def expected_s(self, name: str) -> float:
         """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
@@ -170,7 +162,7 @@ class Promises:
     def reason_against(self, planned: Planned) -> str:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name = planned.name
-        gain, seconds = self._gain_of_pass.get(name), self._seconds.get(name, 0.0)
+        gain, seconds = _most(self._gained, name), self._seconds.get(name, 0.0)
         useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
         if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
@@ -179,6 +171,11 @@ class Promises:
                 "give more with --search-seconds"
             )
         return ""
+
+
+def _most(gains: Mapping[StepKey, float], name: str) -> float | None:
+    """The most that a pass gains with any options; None if nothing is known of it."""
+    return max((gain for (of, _), gain in gains.items() if of == name), default=None)
 
 
 def fair_order(plan: Plan, goal: str = "latency") -> list[Planned]:

@@ -8,20 +8,12 @@ from collections.abc import Iterable, Sequence
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.front import tie_of
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.state import Measured
+from optim._engine.search.state import ITSELF, Measured
+from optim._engine.search.taste import SURPRISE
 from optim.passes import Stage
 
 _SAME_SIZE = 0.03
 """Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
-
-
-_DOUBT = 1.2
-"""Times as much as the clock of a goal says, if the figure was only expected from calls: a Llama of which
-less than 0.30 was expected took 0.37 of the answers' time, and 0.30 that had been measured was not in the last race."""
-
-_WITHIN_REACH = 1.25
-"""Of the best chain's answers: what is slower by more does not go on. A Llama with a past that grows took 1.49 times as
-long as with one in place, and every kind of integers was made and timed behind it, too: a third of 300 s."""
 
 
 class Ranking:
@@ -30,7 +22,7 @@ class Ranking:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._objective = clock.board.objective
-        self._original = Measured(clock.board.original, 1.0)
+        self._original = Measured(clock.board.original, ITSELF)
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
@@ -39,9 +31,8 @@ class Ranking:
             return figure
         expected = self._clock.board[item.candidate].hoped
         if expected is not None and (item.ratio is None or math.isinf(figure)):
-            doubt = _DOUBT if self._objective.has_clock and item.candidate.steps else 1.0
-            hoped = doubt * expected
-            return hoped * self._objective.figure(self._original, self._clock.base)
+            doubt = SURPRISE if self._objective.has_clock and item.candidate.steps else 1.0
+            return doubt * expected * self._objective.figure(self._original, self._clock.base)
         return figure
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
@@ -85,7 +76,7 @@ class Ranking:
         if promises is None or not promises.later or not timed or not self._objective.is_latency:
             return list(ready[:most])
         first = min(timed, key=lambda item: promises.beneath(item.ratio or 1.0))
-        timed.sort(key=lambda item: promises.beneath(item.low or item.ratio or 1.0))
+        timed.sort(key=lambda item: promises.beneath((item.lane.ratio and item.lane.ratio.low) or 1.0))
         order = {item.digest: item for item in (first, *ready[:1], *timed, *ready)}
         return list(order.values())[:most]
 
@@ -99,6 +90,6 @@ class Ranking:
         if not self._objective.goal.long_rounds:
             return items
         figures = [self.figure(item) for item in items]
-        furthest = _WITHIN_REACH * min(figures, default=math.inf)
+        furthest = SURPRISE * min(figures, default=math.inf)
         pairs = zip(items, figures, strict=True)
         return [item for item, figure in pairs if figure <= furthest or math.isinf(figure)]

@@ -27,7 +27,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.all_samples import note_objections
-from optim._engine.search.state import Candidate, Measured, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
 from optim._engine.search.taste import DIFFER
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -191,7 +191,7 @@ class Recall:
         if candidate is None or candidate.is_original or self._time.before(LATER) <= 0:
             return None
         if self._board.objective.is_size:  # no race tells which is smaller
-            items = [Measured(candidate, None)]
+            items = [Measured(candidate)]
         else:
             items = self._clock.first_look([candidate], LOOK_S, on_all_samples=True)
             note_objections(self._board, [candidate])
@@ -203,13 +203,13 @@ class Recall:
     def _at_best(self, item: Measured) -> float | None:
         """The goal's figure to the original's that a first look allows."""
         if self._board.objective.is_latency:
-            return item.low
+            return item.lane.ratio.low if item.lane.ratio is not None else None
         hoped = self._board[item.candidate].hoped
         return hoped if hoped is not None else self._to_original(item)
 
     def _to_original(self, item: Measured) -> float | None:
         """The goal's figure to the original's; None if one of them is not known."""
-        found, before = self._figure(item), self._figure(Measured(self._board.original, 1.0, 1.0, 1.0))
+        found, before = self._figure(item), self._figure(Measured(self._board.original, ITSELF))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
     def _made(self, one: Experience) -> Candidate | None:

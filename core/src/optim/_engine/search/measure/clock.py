@@ -20,9 +20,9 @@ from optim.goal import Basis
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
 
-LEAST_LANES, _LEAST_SLOW_LANES = 5, 2
-"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models five took 79 s of 300 beside
-sixteen other programs."""
+LEAST_LANES = 5
+"""Looked at whatever the time: the best of fewer says little about a stage. Of slow models two are: five took 79 s of
+300 beside sixteen other programs."""
 
 _ONCE = (
     "no time left to time the result again in fresh processes; "
@@ -38,16 +38,19 @@ class Clock:
     """Times candidates against the original within the search's time.
 
     Attributes:
-        base: the original in the last race.
+        races: of the run.
         board: what was found of each model.
+        time: what the search has.
+        base: the original in the last race.
+        proves: whether that was a race of the end.
     """
 
     def __init__(self, races: Races, board: Board, time: Deadline) -> None:
-        self._races = races
-        self._time = time
+        self.races, self.board, self.time = races, board, time
         self.base: LaneResult | None = None
-        self.board = board
+        self.proves = False
         self._goal = board.objective.goal
+        self._decides = self._goal.basis in (Basis.CALLS, Basis.CLOCK)
 
     def is_beaten(self, candidate: Candidate) -> bool:
         """Whether an earlier race has shown these very settings to be clearly slower than others of the same graph."""
@@ -63,42 +66,41 @@ class Clock:
             candidates: the most promising first; those for which there is no time are left out of the answer.
             share: of the search time that is left, 0..1.
             least: so many are looked at whatever the share, as far as half of all the time that is left is enough for
-                them; :data:`LEAST_LANES` whatever the time, and fewer of slow models.
+                them; :data:`LEAST_LANES` whatever the time, and two of slow models.
 
         Returns:
             Those that hold, in the order of ``candidates``; :attr:`board` says why others do not.
         """
-        seconds = self._time.to_explore * share
+        seconds = self.time.to_explore * share
         answered = [one for one in candidates if not self.board[one].is_late]
         chosen = answered[: self._lanes(share, least)]
         found: list[Measured] = []
         for heat in self._heats(chosen):
             memory_only = self._goal.basis in (Basis.MEMORY, Basis.ACCURACY)
-            effort = efforts.look(self._time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
+            effort = efforts.look(self.time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
-            found += self.measure(heat, effort, Wanted("explore", self._races.prepared.explored, gated=True))
-            self._time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
+            found += self.measure(heat, effort, Wanted("explore", self.races.prepared.explored, gated=True))
+            self.time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
         """Candidates in groups that may be open together."""
-        width = self._races.at_once
+        width = self.races.at_once
         return [candidates[start : start + width] for start in range(0, len(candidates), width)]
 
     def _lanes(self, share: float, least: int) -> int:
         """How many lanes there is time for; for its arguments see :meth:`explore`."""
-        costs, left_s = self._time.lanes, self._time.to_explore
-        fewest = _LEAST_SLOW_LANES if costs.is_slow else LEAST_LANES
+        costs, left_s = self.time.lanes, self.time.to_explore
+        fewest = AGAIN_LANES if costs.is_slow else LEAST_LANES
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
     @property
     def _may_time_again(self) -> bool:
         """Whether there is time for a second race of what contends."""
-        costs = self._time.lanes
-        lanes = 2 if costs.is_long else AGAIN_LANES + 1
-        return self._time.spare_s > lanes * costs.lane_s + 0.5 * costs.race_s
+        costs = self.time.lanes
+        return self.time.spare_s > costs.again_s - costs.race_s / 2
 
     def first_look(
         self, candidates: Sequence[Candidate], seconds: float, *, on_all_samples: bool = False
@@ -118,30 +120,30 @@ class Clock:
         """
         if not candidates:
             return []
-        self._races.say(f"timing {_models(candidates)} against the original")
-        samples = self._races.prepared.compared if on_all_samples else ()
+        self.races.say(f"timing {_models(candidates)} against the original")
+        samples = self.races.prepared.compared if on_all_samples else ()
         found: list[Measured] = []
         for heat in self._heats(candidates):
-            effort = efforts.first_look(self._time, seconds * len(heat) / len(candidates))
+            effort = efforts.first_look(self.time, seconds * len(heat) / len(candidates))
             wanted = Wanted("first look", samples, gated=bool(samples), plain=True)
             base, results = self._race(heat, effort, wanted)
-            self._time.lanes.note_lanes(base.open_s)
+            self.time.lanes.note_lanes(base.open_s)
             for one, result in zip(heat, results, strict=True):
                 if (expected := expected_of(self._goal, result, base)) is not None:
                     self.board[one].hoped = expected
                 if not (samples and self._objects(one, result)) and result.ratio is not None:
-                    found.append(Measured.of(one, result) if samples else Measured(one, None).timed(result))
+                    found.append(Measured.of(one, result))
         return found
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort = self._decided(efforts.final(self._time, len(candidates)))
-        samples = self._races.prepared.compared
+        effort, samples = efforts.final(self.time, len(candidates)), self.races.prepared.compared
+        effort, self.proves = replace(effort, decides=self._decides), True
         return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
-        self._races.say(f"timing {_models(candidates)} against the original")
+        self.races.say(f"timing {_models(candidates)} against the original")
         base, results = self._race(candidates, effort, wanted)
         found = []
         for candidate, result in zip(candidates, results, strict=True):
@@ -154,11 +156,11 @@ class Clock:
                 continue
             if result.ratio is None or result.ratio.rounds < _FEWEST_ROUNDS:
                 score.out_of_time = True
-                self._time.note(NOT_TIMED)
+                self.time.note(NOT_TIMED)
                 continue
             score.ratios.append(result.ratio.value)
             found.append(Measured.of(candidate, result))
-            self._races.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
+            self.races.teller.measured(found[-1].ratio, found[-1].candidate.drift.relative_error)
         return found
 
     def again(self, items: Sequence[Measured]) -> list[Measured]:
@@ -169,37 +171,37 @@ class Clock:
             not run a second time has an objection.
         """
         if not self._may_time_again:
-            self._time.note(_ONCE)
+            self.time.note(_ONCE)
             return list(items)
-        self._races.say(f"timing {_models(items)} again in fresh processes")
-        effort = self._decided(efforts.again(self._time, len(items)))
-        _, results = self._races.race([item.candidate for item in items], effort, Wanted("again"))
+        self.races.say(f"timing {_models(items)} again in fresh processes")
+        effort = replace(efforts.again(self.time, len(items)), decides=self._decides)
+        _, results = self.races.race([item.candidate for item in items], effort, Wanted("again"))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
             if second.out_of_time or (second.ratio is not None and second.ratio.rounds < _FEWEST_ROUNDS):
-                self._time.note(_ONCE)
+                self.time.note(_ONCE)
                 found.append(item)
                 continue
             if second.failure or second.ratio is None or score.result is None:
                 score.objection = Objection(f"in a second process: {second.failure or 'it was not timed'}")
                 continue
             score.result = joined(score.result, second)
-            found.append(item.timed(score.result))
+            found.append(replace(item, lane=score.result))
         return found
 
     def beyond(self, candidates: Sequence[Candidate]) -> list[LaneResult]:
         """The figures of candidates that are beyond the budget, on all samples; of some where time is short."""
         if not self.board.target.timed:
-            return [self._races.check(candidate) for candidate in candidates]
-        candidates = candidates[: self._time.lanes_at_the_end(len(candidates))]
-        wanted = Wanted("aside", self._races.prepared.compared, measure_task=True)
-        return self._race(candidates, efforts.aside(self._time, len(candidates)), wanted)[1]
+            return [self.races.check(candidate) for candidate in candidates]
+        candidates, self.proves = candidates[: self.time.lanes_at_the_end(len(candidates))], True
+        wanted = Wanted("aside", self.races.prepared.compared, measure_task=True)
+        return self._race(candidates, efforts.aside(self.time, len(candidates)), wanted)[1]
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; :attr:`board` says why not."""
-        self._races.say("running the result on every sample")
-        result = self.board[candidate].result = self._races.check(candidate)
+        self.races.say("running the result on every sample")
+        result = self.board[candidate].result = self.races.check(candidate)
         return None if self._objects(candidate, result) else Measured.of(candidate, result)
 
     def _race(
@@ -209,7 +211,7 @@ class Clock:
 
         A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
-        base, results = self._races.race(candidates, effort, wanted)
+        base, results = self.races.race(candidates, effort, wanted)
         if self.base is None or not base.out_of_time:
             self.base = base
         for candidate, result in zip(candidates, results, strict=True):
@@ -217,10 +219,6 @@ class Clock:
                 self.board[candidate].is_late = True
                 self.board[candidate].objection = Objection(late_text(result.late))
         return base, results
-
-    def _decided(self, effort: Effort) -> Effort:
-        """The effort, or more of it as long as the noise leaves open whether the best is faster than the original."""
-        return replace(effort, decides=self._goal.basis in (Basis.CALLS, Basis.CLOCK))
 
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""

@@ -5,29 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from optim._engine.search.deadline import Deadline
-from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS
+from optim._engine.search.deadline import LEAST_S, Deadline
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
-_DECIDE_S, _DECIDE_SHARE = 60.0, 0.8
-"""How much longer the last of them goes on while noise leaves open if the best is faster. The second is the share of
-what is left of the run: more seconds decide more. The first is for a run without an end, such as that of a lock."""
-
-_LOOK_WIDTH, _FINAL_WIDTH = 0.2, 0.1
-"""Shares of what a model gains that its interval may be wide: while exploring, and of what is delivered. At a ratio of
-0.5 these are 10 and 5 hundredths; two processes of one graph differ by some."""
-
-_OPENING_SHARE = 0.4
-"""Part of a lane's time that opening takes: it is not part of the race itself."""
+_ROUNDS, _MOST_ROUNDS = 10, 40
+_WIDTH, _GAIN_WIDTH = 0.015, 0.1
+"""Of a race of what may be delivered: how many rounds, and how wide the best interval may be, as a share of the ratio
+or of the gain. At a ratio of 0.5 the latter is 5 hundredths: two processes of one graph differ by some. A look has half
+of the rounds, and twice the width."""
 
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
     """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-    seconds = max(LOOK_S, seconds - _OPENING_SHARE * time.lanes.lane_s * lanes)
-    effort = _look(time, seconds, one_sample=time.lanes.is_slow)
-    return replace(effort, least_rounds=3, most_rounds=5, drop=False) if memory_only else effort
+    effort = _look(time, max(LOOK_S, seconds - time.lanes.open_s * lanes), one_sample=time.lanes.is_slow)
+    return replace(effort, least_rounds=LEAST_ROUNDS, most_rounds=LEAST_ROUNDS, drop=False) if memory_only else effort
 
 
 def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
@@ -38,63 +32,49 @@ def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
 def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
     return Effort(
         time.lanes.pace * seconds,
-        least_rounds=3 if one_sample else 5,
-        most_rounds=20,
-        width=0.03,
-        gain_width=_LOOK_WIDTH,
+        least_rounds=LEAST_ROUNDS if one_sample else _ROUNDS // 2,
+        most_rounds=_MOST_ROUNDS // 2,
+        width=2 * _WIDTH,
+        gain_width=2 * _GAIN_WIDTH,
         fresh=False,
         most_samples=1 if one_sample else None,
-        whole_s=time.at_least(time.look_floor_s, time.before_last_race),
+        whole_s=time.for_look,
     )
 
 
 def final(time: Deadline, lanes: int) -> Effort:
     """Fresh rounds for so many models that may be delivered."""
-    costs = time.lanes
-    again_s = (AGAIN_LANES + 1) * costs.lane_s + costs.race_s if costs.races_again else 0.0
-    effort = _exact(time, costs.race_s, lanes, least_rounds=10, drop=lanes > 1)
+    costs, effort = time.lanes, aside(time, lanes)
+    again_s = 0.0 if costs.is_long else costs.again_s
     left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
-    left_s -= again_s if left_s > again_s else 0.0  # where there is time for one race only, that has all of it
-    return replace(effort, decide_s=max(effort.seconds, _decide_s(left_s)))
+    return _deciding(effort, left_s - (again_s if left_s > again_s else 0.0))  # if there is time for one, it has all
 
 
 def again(time: Deadline, lanes: int) -> Effort:
     """Fresh rounds in fresh processes, for what contends; they end when the run does."""
-    effort = aside(time, lanes, drop=lanes > 1)
-    spare_s = time.spare_s
-    return replace(effort, whole_s=min(effort.whole_s, spare_s), decide_s=max(effort.seconds, _decide_s(spare_s)))
+    effort = aside(time, lanes)
+    return _deciding(replace(effort, whole_s=min(effort.whole_s, time.spare_s)), time.spare_s)
 
 
-def aside(time: Deadline, lanes: int, *, drop: bool = False) -> Effort:
-    """Fresh rounds for what is beyond the budget."""
-    return _exact(time, time.lanes.race_s, lanes, least_rounds=8, drop=drop)
-
-
-def _exact(time: Deadline, seconds: float, lanes: int, *, least_rounds: int, drop: bool) -> Effort:
-    costs = time.lanes
-    if costs.is_slow:
-        there_is_time_for = int(seconds / ((lanes + 1) * costs.round_s))
-        least_rounds = min(least_rounds, max(LEAST_ROUNDS, there_is_time_for))
-    seconds *= costs.pace
+def aside(time: Deadline, lanes: int) -> Effort:
+    """Fresh rounds on all samples, for what is beyond the budget too."""
+    costs, seconds = time.lanes, time.lanes.race_s
     return Effort(
-        seconds=seconds,
-        least_rounds=least_rounds,
-        most_rounds=40,
-        width=0.015,
-        gain_width=_FINAL_WIDTH,
-        drop=drop,
+        costs.pace * seconds,
+        least_rounds=min(_ROUNDS, max(LEAST_ROUNDS, costs.rounds_in(seconds, lanes + 1))),
+        gain_width=_GAIN_WIDTH,
+        drop=lanes > 1,
         open_timeout_s=time.timeout_s,
-        patience_s=seconds / 2,
+        patience_s=costs.pace * seconds / 2,
         fresh=costs.programs and (time.must or costs.opened_s(lanes) <= time.end_s),
         most_samples=1 if costs.is_long else None,
         whole_s=math.inf if time.must else time.end_s,
-        decide_s=seconds,
     )
 
 
-def _decide_s(left_s: float) -> float:
-    """How much longer a race goes on for an answer, where so many seconds are left of the run."""
-    return _DECIDE_SHARE * left_s if math.isfinite(left_s) else _DECIDE_S
+def _deciding(effort: Effort, left_s: float) -> Effort:
+    """The same that may go on for an answer while so many seconds last; without an end, those of a short run."""
+    return replace(effort, decide_s=max(effort.seconds, left_s if math.isfinite(left_s) else LEAST_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +101,9 @@ class Effort:
     """
 
     seconds: float
-    least_rounds: int = 6
-    most_rounds: int = 40
-    width: float = 0.02
+    least_rounds: int = _ROUNDS
+    most_rounds: int = _MOST_ROUNDS
+    width: float = _WIDTH
     gain_width: float = 0.0
     drop: bool = True
     open_timeout_s: float = 300.0

@@ -13,6 +13,9 @@ from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
 from optim._engine.search.state import Candidate
 from optim.model import Model
 
+_SHARE = 0.08
+"""Of the search: races then save more than that, except on models that take seconds to open."""
+
 _IDLE = "no change: the runtime builds the same graph from the model "
 
 
@@ -30,7 +33,7 @@ class IdleSettings:
         self._find = find
         self._time = time
         self._of_winner = of_winner
-        self._spent_until = 0.0
+        self._spent_s = self._spent_until = 0.0
         self._digests: dict[str, str] = {}
 
     def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
@@ -68,10 +71,10 @@ class IdleSettings:
     def _ask(self, models: Iterable[Model]) -> None:
         """Finds what the runtime makes of models of which no earlier look said it."""
         new, time = [model for model in models if model.digest not in self._digests], self._time
-        seconds, began = max(LEAST_REPAIR_S, time.end_s) if self._of_winner else time.sameness_s, time.now()
+        left_s, began = _SHARE * time.search_s - self._spent_s, time.now()
         if new:
-            self._digests |= self._find(new, seconds)
-            time.sameness_s -= time.now() - max(began, self._spent_until)  # threads that ask together spend it once
+            self._digests |= self._find(new, max(LEAST_REPAIR_S, time.end_s) if self._of_winner else left_s)
+            self._spent_s += time.now() - max(began, self._spent_until)  # threads that ask together spend it once
             self._spent_until = time.now()
 
 

@@ -6,7 +6,6 @@ import math
 import os
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,25 +29,6 @@ _LEAST_WINDOW_S = 0.4
 """The kernel counts in hundredths of a second: a shorter look says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """Rounds to count, lanes that died on the way by their place, and how the rounds went.
-
-    Attributes:
-        kept: places of the rounds that count.
-        failures: why a lane died.
-        disturbed: share of rounds that others disturbed.
-        cut_short: whether rounds ended because the time of the run did.
-        late: what lanes were doing, by their place, that had not come back when the time or their limit was over.
-    """
-
-    kept: list[int]
-    failures: dict[int, str]
-    disturbed: float
-    cut_short: bool = False
-    late: dict[int, str] = field(default_factory=dict)
-
-
 def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) -> Rounds:
     """Rounds until the answer is clear, or the time is spent; at ``end`` none goes on.
 
@@ -64,18 +44,18 @@ def run_rounds(lanes: dict[int, Lane], effort: Effort, seed: int, end: float) ->
     Raises:
         WorkerFailed: the base itself does not run.
     """
-    running = _Running(lanes, effort, random.Random(seed), min(end, time.monotonic() + effort.seconds), end)
+    rounds = Rounds(lanes, effort, random.Random(seed), min(end, time.monotonic() + effort.seconds), end)
     for number in range(effort.most_rounds * 3):
         began = time.monotonic()
-        if not running.run(number):
+        if not rounds.run(number):
             break
         if any(lane.doubt and not lane.by_wall for lane in lanes.values()):
             for lane in lanes.values():
                 lane.time_by_wall()
             return run_rounds(lanes, effort, seed, end)
-        if running.is_over(number + 1, half_a_round_s=(time.monotonic() - began) / 2):
+        if rounds.is_over(number + 1, half_a_round_s=(time.monotonic() - began) / 2):
             break
-    return running.rounds
+    return rounds
 
 
 class NoiseWatch:
@@ -104,13 +84,16 @@ class NoiseWatch:
 
 
 @dataclass
-class _Running:
-    """A race while it goes on.
+class Rounds:
+    """The rounds of a race, while it goes on and when it is over.
 
     Attributes:
         order: of the lanes in a round.
         deadline: when what was asked for is spent; the race goes on only for what is still open.
         end: when nothing goes on.
+        failures: why a lane died, by its place.
+        late: what lanes were doing, by their place, that had not come back when the time or their limit was over.
+        cut_short: whether rounds ended because the time of the run did.
         quiet: rounds in which others left the machine alone.
         window: rounds of which that is not known yet.
     """
@@ -122,23 +105,28 @@ class _Running:
     end: float
     watch: NoiseWatch = field(default_factory=NoiseWatch)
     failures: dict[int, str] = field(default_factory=dict)
+    late: dict[int, str] = field(default_factory=dict)
+    cut_short: bool = False
     quiet: list[int] = field(default_factory=list)
     window: list[int] = field(default_factory=list)
     standing: Leader | None = None
     next_look: int = 0
-    cut_short: bool = False
-    late: dict[int, str] = field(default_factory=dict)
 
     @property
-    def rounds(self) -> Rounds:
-        """How it went so far."""
+    def kept(self) -> list[int]:
+        """Places of the rounds that count: quiet ones, or all of them if too few were quiet."""
+        found, count = self.quiet + self.window, len(self.lanes[0].times)
+        return found if len(found) >= min(self.effort.least_rounds, count) else list(range(count))
+
+    @property
+    def disturbed(self) -> float:
+        """Share of rounds that others disturbed."""
         total = len(self.lanes[0].times)
-        disturbed = 1 - len(self.quiet + self.window) / total if total else 0.0
-        return Rounds(self._kept(total), self.failures, disturbed, self.cut_short, self.late)
+        return 1 - len(self.quiet + self.window) / total if total else 0.0
 
     def run(self, number: int) -> bool:
         """Run a round, and see whether others disturbed it; False where the time ended it, and it is forgotten."""
-        alive = [i for i in self.lanes if self.lanes[i].racing and i not in self.failures]
+        alive = [i for i, lane in self.lanes.items() if lane.racing]
         self.order.shuffle(alive)
         for i in alive:
             if time.monotonic() >= self.end:
@@ -153,10 +141,13 @@ class _Running:
                     break
                 if i == 0:
                     raise
-                self.failures[i] = failed.reason
+                self.failures[i], self.lanes[i].racing = failed.reason, False
                 if failed.kind == "limit":
                     self.late[i] = failed.reason
-        if time.monotonic() >= self.end and _forget_unfinished(self.lanes, alive, self.failures, number):
+        raced = [self.lanes[i] for i in alive]
+        if time.monotonic() >= self.end and any(one.racing and len(one.times) <= number for one in raced):
+            for one in raced:
+                del one.times[number:], one.calls[number:], one.goal[number:]
             self.cut_short = True
             return False
         self.window.append(number)
@@ -186,7 +177,7 @@ class _Running:
         begun_by = time.monotonic() + half_a_round_s
         spent_s = begun_by - self.deadline
         if count >= self.next_look and (enough or spent_s > 0):
-            self.standing = _judge(self.lanes, self.failures, self._kept(count), effort.drop)
+            self.standing = self._judged()
             self.next_look = next_look_after(count)
         undecided = effort.decides and (self.standing is None or self.standing.may_be_faster)
         patience_s = effort.patience_s if len(self.quiet) < effort.least_rounds else 0.0
@@ -200,34 +191,19 @@ class _Running:
             return True
         return len(self.quiet) >= effort.most_rounds and not undecided
 
-    def _kept(self, count: int) -> list[int]:
-        """Quiet rounds, or all of them where too few were quiet."""
-        found = self.quiet + self.window
-        return found if len(found) >= min(self.effort.least_rounds, count) else list(range(count))
-
-
-def _forget_unfinished(lanes: dict[int, Lane], alive: Sequence[int], failures: dict[int, str], number: int) -> bool:
-    """Whether a round did not come to its end; its times are dropped then."""
-    unfinished = any(len(lanes[i].times) <= number for i in alive if i not in failures)
-    for i in alive if unfinished else ():
-        one = lanes[i]
-        del one.times[number:], one.calls[number:], one.goal[number:]
-    return unfinished
-
-
-def _judge(lanes: dict[int, Lane], failures: dict[int, str], kept: list[int], drop: bool) -> Leader | None:
-    """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
-    racing = [i for i in lanes if i and lanes[i].racing and i not in failures]
-    base = lanes[0]
-    ratios = {i: goal_ratio(lanes[i].goal, base.goal, kept) or ratio_of(lanes[i], base, kept) for i in racing}
-    if not ratios:
-        return None
-    best = min(ratios.values(), key=lambda ratio: ratio.value)
-    for i, ratio in ratios.items():
-        if drop and ratio is not best and ratio.low * WORTH > best.high:
-            lanes[i].racing = False
-    rivals = [ratio for i, ratio in ratios.items() if ratio is not best and lanes[i].racing]
-    return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))
+    def _judged(self) -> Leader | None:
+        """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
+        base, kept = self.lanes[0], self.kept
+        racing = {i: lane for i, lane in self.lanes.items() if i and lane.racing}
+        ratios = {i: goal_ratio(one.goal, base.goal, kept) or ratio_of(one, base, kept) for i, one in racing.items()}
+        if not ratios:
+            return None
+        best = min(ratios.values(), key=lambda ratio: ratio.value)
+        for i, ratio in ratios.items():
+            if self.effort.drop and ratio is not best and ratio.low * WORTH > best.high:
+                racing[i].racing = False
+        rivals = [ratio for i, ratio in ratios.items() if ratio is not best and racing[i].racing]
+        return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))
 
 
 def ratio_of(lane: Lane, base: Lane, kept: list[int]) -> Ratio:

@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 from optim._engine.compare.place import Place
 from optim._engine.goals.known import release_of
 from optim._engine.jobs import lane
-from optim._engine.jobs.lane import LaneClock
-from optim._engine.search.lane_costs import LEAST_ROUNDS, LONG_S
+from optim._engine.jobs.lane import LONG_S, LaneClock
+from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
@@ -39,9 +39,6 @@ not measured. What the original took with its inputs, where that is more, is tak
 
 _FREE_SHARE = 0.5
 """Other programs start while a race runs, and a candidate may take more than the original."""
-
-_MOST_LANES = 24
-"""A round with more takes so long that the machine changes within it."""
 
 
 class TimingFailed(OptimError):  # noqa: N818 - it states what happened, and is no kind of error of its own to a user
@@ -175,15 +172,14 @@ class Races:
                 "it works on a model made from the original: report this to its plugin",
                 offered.plugin.release,
             )
-        result = tried.answer.result
-        made = bench.original.after(recast, result.model, tried.answer.size_bytes, result.interface)
+        made = bench.original.after(recast, tried.answer.result, tried.answer.size_bytes)
         self._recast[recast.key] = made
         return made
 
     @property
     def at_once(self) -> int:
         """How many models may be open together in half of the free memory, of the machine and of the device."""
-        return max(2, min(_MOST_LANES, int(self._room * _FREE_SHARE)))
+        return max(2, int(self._room * _FREE_SHARE))
 
     def failed(self, reason: str, error: OptimError | None = None) -> TimingFailed:
         """The error of an original that ran before and does not run any more.

@@ -21,10 +21,10 @@ _TAIL = 8.0
 
 def note_no_faster(attempt: Attempt, item: Measured) -> None:
     """Notes that a candidate was faster when explored only: both figures belong into the report."""
-    if item.timing is not None:
+    if (found := item.lane.ratio) is not None:
         explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
-        interval, said = item.timing.interval, f"latency ratio {item.timing.value:.2f} in the final timing"
-        said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({item.rounds} of them)"
+        interval, said = found.interval, f"latency ratio {found.value:.2f} in the final timing"
+        said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({found.rounds} of them)"
         attempt.settle(StepStatus.DROPPED, f"not clearly faster than the original: {said}{explored}")
 
 
@@ -104,13 +104,7 @@ def best_beside(chosen: Sequence[Hope], others: Iterable[Hope]) -> list[Candidat
     """
     if not chosen:
         return []
-    alike = [one for one in others if is_alike(one.candidate, chosen[0].candidate)]
-    best = max(alike, key=lambda one: expected_gain([*chosen, one]), default=None)
+    best = max(others, key=lambda one: expected_gain([*chosen, one]), default=None)
     if best is None or expected_gain([*chosen, best]) - expected_gain(chosen) < TOO_LITTLE:
         return []
     return [best.candidate]
-
-
-def is_alike(one: Candidate, other: Candidate) -> bool:
-    """Whether both take and give the same, so that they can be timed against one original."""
-    return (one.recast is None) == (other.recast is None)

@@ -137,7 +137,7 @@ class Chains:
         if steps[-1].role is Role.ENABLE:
             return True
         attempt, sets = self._board.find_chain(steps), steps[-1].session_only
-        if attempt is None or attempt.ratio is None or attempt.parent_ratio is None:
+        if attempt is None or attempt.timing is None or attempt.parent_ratio is None:
             return sets
-        found = attempt.high if sets and attempt.high is not None else attempt.ratio
+        found = attempt.timing.high if sets else attempt.timing.value
         return found >= attempt.parent_ratio * FASTER

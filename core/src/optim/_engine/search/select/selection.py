@@ -7,56 +7,31 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Objection
-from optim._engine.search.board import Board
-from optim._engine.search.deadline import Deadline
-from optim._engine.search.front import beats, tie_of, unbeaten_beside_speed, worth_proving
+from optim._engine.search.front import beats, speed, tie_of, unbeaten_beside_speed, worth_proving
 from optim._engine.search.measure.clock import NOT_TIMED, SIZE_ALONE, Clock
-from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.select.all_samples import (
-    Hope,
-    best_beside,
-    chance_of,
-    is_alike,
-    note_no_faster,
-    note_objections,
-)
+from optim._engine.search.select.all_samples import Hope, best_beside, chance_of, note_no_faster, note_objections
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Repairs
-from optim._engine.search.state import Candidate, Measured, unique
-from optim._engine.search.taste import DIFFER, FEW, SAME
+from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, unique
+from optim._engine.search.taste import DIFFER, FEW, SAME, SURPRISE
 from optim.goal import Basis
 from optim.passes import Role
-
-_A_LOT = 0.8
-"""Where size is the goal, what is as small and as accurate has to be so much faster: the same bytes can be slower for
-nothing, and what less decides differs from run to run."""
 
 
 class Selection:
     """Selects the candidate that is delivered.
 
     Attributes:
-        clock: of the last races; its board says what held on all samples.
+        clock: of the search, whose races go on; its board says what held on all samples.
     """
 
-    def __init__(
-        self,
-        races: Races,
-        board: Board,
-        time: Deadline,
-        chains: Chains,
-        source: SourceGate,
-        repairs: Repairs | None = None,
-    ) -> None:
-        self._races = races
-        self._board = board
-        self._time = time
+    def __init__(self, clock: Clock, chains: Chains, source: SourceGate, repairs: Repairs | None = None) -> None:
+        self.clock, self._races, self._board, self._time = clock, clock.races, clock.board, clock.time
         self._chains = chains
         self._source = source
         self._repairs = repairs
-        self.objective = board.objective
-        self.clock = Clock(races, board, time)
+        self.objective = clock.board.objective
         self._proven: dict[str, Measured] = {}
         self._judged: list[Candidate] = []
         self._of_load: Measured | None = None
@@ -103,7 +78,7 @@ class Selection:
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
-        whole = self.objective.figure(Measured(self._board.original, 1.0), self.clock.base)
+        whole = self.objective.figure(Measured(self._board.original, ITSELF), self.clock.base)
         if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
             return []
 
@@ -132,7 +107,7 @@ class Selection:
         first = right[0].candidate
         simpler = (*self._chains.only_what_was_asked_for(first), *self._chains.without_doubtful(first))
         rivals = unique([first, *simpler, *ranked])[: self._time.lanes_at_the_end(FEW)]
-        timed = self._timed([], [one for one in rivals if is_alike(one, first)])
+        timed = self._timed([], rivals)
         if all(item.digest != first.digest for item in timed):
             self._time.note(SIZE_ALONE)
             timed = [*right, *timed]
@@ -152,7 +127,8 @@ class Selection:
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
         """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
         best = min(better, key=lambda item: (self._rank(item), *tie_of(item)))
-        faster = [item for item in better if beats(item, best) and (item.ratio or 1.0) < _A_LOT * (best.ratio or 1.0)]
+        # the same bytes can be slower for nothing, and what less decides differs from run to run
+        faster = [item for item in better if beats(item, best) and SURPRISE * speed(item) < speed(best)]
         return min(faster, key=tie_of, default=best)
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Measured]:
@@ -198,20 +174,19 @@ class Selection:
         Returns:
             The first that would be delivered with a larger budget, else the first; None where none of them runs.
         """
-        timed, found = self._board.target.timed, []
+        timed, found = self._board.target.timed, list[Measured]()
         for candidate, result in zip(candidates, self.clock.beyond(candidates), strict=False):  # the nearest at least
             if result.ready is not None and (result.ratio is not None or not timed):
-                found.append((Measured.of(candidate, result), result if timed else None))
+                found.append(Measured.of(candidate, result))
             elif result.out_of_time:
                 row = self._board.find(candidate)
-                looked = (row.ratio, row.low, row.high) if row is not None else (None, None, None)
-                found.append((Measured(candidate, *looked, rounds=row.rounds if row else 0), None))
+                found.append(Measured(candidate, LaneResult(ratio=row.timing if row is not None else None)))
         if not found:
             return None
-        chosen, timing = next((one for one in found if self.would_help(one[0])), found[0])
+        chosen = next(filter(self.would_help, found), found[0])
         self._source.objection(chosen.candidate)
         chosen = replace(chosen, source=self._board[chosen.candidate].source)
-        self._board.aside(chosen, timing)
+        self._board.aside(chosen)
         return chosen
 
     def nearest_to_bounds(self) -> Measured | None:
@@ -222,13 +197,13 @@ class Selection:
         found = self._by_excess(self._proven.values())
         new = self._by_excess(item for item in self._board.held() if item.digest not in self._proven)
         if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
-            alike = [item.candidate for item in new if is_alike(item.candidate, new[0].candidate)]
+            nearest = [item.candidate for item in new[:FEW]]
             if self._board.target.timed:
-                found = self._by_excess([*found, *self._prove(alike[:FEW])])
+                found = self._by_excess([*found, *self._prove(nearest)])
             else:
-                found = self._by_excess([*found, *filter(None, map(self._checked, alike[:1]))])
+                found = self._by_excess([*found, *filter(None, map(self._checked, nearest[:1]))])
         if found:
-            self._board.aside(found[0], self._board[found[0].candidate].result)
+            self._board.aside(found[0])
         return found[0] if found else None
 
     def _by_excess(self, items: Iterable[Measured]) -> list[Measured]:
@@ -276,16 +251,14 @@ class Selection:
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
-        others = worth_proving(self._board.held(), finalists, self._room(finalists))
-        finalists = [*finalists, *(one for one in others if is_alike(one, finalists[0]))]
+        finalists = [*finalists, *worth_proving(self._board.held(), finalists, self._room(finalists))]
         measured = self._prove(finalists)
         repaired = self._repaired(finalists, self._promised(ranking), self._best(measured))
         measured += self._prove([repaired]) if repaired is not None else []
         known = {candidate.digest for candidate in finalists}
         for _ in range(FEW):
             explored = [item for item in ranking if not self._chains.only_makes_way(item.candidate)]
-            explored += [item for item in self._board.held() if is_alike(item.candidate, finalists[0])]
-            new = [item for item in explored if item.digest not in known]
+            new = [item for item in (*explored, *self._board.held()) if item.digest not in known]
             waiting = self._promising(new, measured)
             if self._time.before_last_race < 0:  # with nothing to deliver one more is proven all the same
                 waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []

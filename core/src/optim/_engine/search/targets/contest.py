@@ -85,7 +85,7 @@ class Entrant:
             self.bench.target,
             is_baseline=not self.bench.original.target,
             ratio=None if self.failed else start.ratio,
-            interval=start.timing.interval if start.timing is not None else None,
+            interval=start.lane.ratio.interval if start.lane.ratio is not None else None,
             drift=self.drift,
             best_ratio=min(ratios, default=None),
             versions=self.bench.prepared.versions,
@@ -210,7 +210,7 @@ class Contest:
             one.fail(result.failure or _NOT_TIMED)
             return
         one.beam.clock.base = base
-        one.beam.start = one.beam.start.timed(result)
+        one.beam.start = replace(one.beam.start, lane=result)
         if not one.objection:
             one.beam.board.explored([one.beam.start])
 

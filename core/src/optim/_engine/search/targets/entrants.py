@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from optim._engine.gate.drift import NO_DRIFT, Drift
 from optim._engine.plugins.chosen_targets import ChosenTargets
@@ -14,9 +13,6 @@ from optim._engine.search.plan import Plan, make_plan
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
 from optim.target import Target
-
-if TYPE_CHECKING:
-    pass
 
 
 class TargetStatus(StrEnum):
