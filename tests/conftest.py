@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -51,8 +52,12 @@ _WITH_TORCH = (
 )
 """What imports torch, be it by peft: seconds in each process that does."""
 
-_LOCKS = tempfile.TemporaryDirectory(prefix="optim-tests-")
-"""Each process has its own: no test waits for the clock of another, and no figure of theirs is asserted."""
+_OWN = tempfile.TemporaryDirectory(prefix="optim-tests-")
+"""Locks of each process: no test waits for the clock of another, and no figure of theirs is asserted.
+
+Also its cache, emptied behind each file: a run adds up the sizes of all files of its cache, and the user's may have so
+many that this takes 8 s.
+"""
 
 _OF_A_USER = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "OPTIM_DISABLE_PLUGINS", "OPTIM_PLUGIN_SECONDS")
 """What commands would print otherwise, or load: a person's shell may have it."""
@@ -72,7 +77,7 @@ def pytest_configure() -> None:
     let_threads_wait()
     KernelGains.measures = False
     Recall.is_on = False
-    os.environ["XDG_RUNTIME_DIR"] = _LOCKS.name
+    os.environ |= {"XDG_RUNTIME_DIR": _OWN.name, "OPTIM_CACHE_DIR": f"{_OWN.name}/cache"}
     for name in _OF_A_USER:
         os.environ.pop(name, None)
     let_all_workers_import()
@@ -125,6 +130,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         else:
             gc.collect()
             gc.freeze()
+            shutil.rmtree(f"{_OWN.name}/cache", ignore_errors=True)
             for name in os.environ.keys() - _ENVIRONMENT.keys() - {"PYTEST_CURRENT_TEST"}:
                 del os.environ[name]
             os.environ.update(_ENVIRONMENT)

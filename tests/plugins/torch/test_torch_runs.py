@@ -107,7 +107,8 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_decoder_s_folder_is_held_against_torch_step_by_step(llama: Path, tmp_path: Path) -> None:
-    status, report, _ = run(tmp_path / "out", llama, *SMALLER, "--max-drift", "0.2")
+    words = (*SMALLER, "--max-drift", "0.2", "--without", "ort.quantize-weights")
+    status, report, _ = run(tmp_path / "out", llama, *words)
     assert status == 0 and report["status"] == "improved"
     found = report["export"]["result_drift"]
     assert found["samples"] > len(found["trials"]) == len(report["export"]["trials"])
