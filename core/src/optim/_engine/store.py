@@ -337,12 +337,13 @@ def _used(entry: Path) -> float:
     return 0.0
 
 
-def _size(entry: Path) -> int:
+def _size(entry: Path | os.DirEntry[str]) -> int:
     """What an entry takes; links count for themselves, and what another process deletes meanwhile for nothing."""
     with suppress(OSError):
         if entry.is_dir() and not entry.is_symlink():
-            return sum(_size(inner) for inner in entry.iterdir())
-        return entry.lstat().st_size
+            with os.scandir(entry) as inner:
+                return sum(map(_size, inner))
+        return (entry.lstat() if isinstance(entry, Path) else entry.stat(follow_symlinks=False)).st_size
     return 0
 
 
