@@ -99,7 +99,7 @@ def test_lanes_that_open_slowly_make_it_fewer_and_slow_models_have_two_where_lit
 
 @pytest.mark.parametrize(
     ("run_s", "seconds", "samples", "rounds", "races"),
-    [(0.05, 20.0, None, 5, 3.0), (0.05, 2.0, None, 5, LOOK_S), (0.5, 40.0, 1, 3, 23.0), (2.0, 40.0, 1, 3, 23.0)],
+    [(0.05, 20.0, None, 5, 12.0), (0.05, 2.0, None, 5, LOOK_S), (0.5, 40.0, 1, 3, 25.2), (2.0, 40.0, 1, 3, 17.2)],
 )
 def test_a_look_lasts_as_long_as_opening_leaves_and_slow_models_have_three_rounds_on_one_sample(
     time, monkeypatch, run_s, seconds, samples, rounds, races
