@@ -87,7 +87,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert efforts.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
-    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 5.0
+    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 4.0
     assert not Clock(None, board_of(), time)._may_time_again
     assert time.lanes_at_the_end(6) == 1
 

@@ -48,9 +48,6 @@ _WHOLE_END_S = 80.0
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
 
-_FLOOR_OF_LOOKS = 0.25
-"""Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
-
 _MOST_SLOWNESS = 3.0
 """What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
 programs on two processors starts took six times their processor time, and closing 2 to 7 s."""
@@ -268,8 +265,8 @@ class Deadline:
 
     @property
     def for_look(self) -> float:
-        """Seconds for a race that proves nothing: a quarter of the proof's floor, whatever is left."""
-        late_s = min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+        """Seconds for a race that proves nothing: a fifth of the proof's floor, whatever is left."""
+        late_s = min(KEPT * self.floor_s, self.end_s)
         return math.inf if self.must else max(late_s, self.before_last_race)
 
     @property
