@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from loaded_once import load_once
 
 from optim._engine.cli.main import main
 from optim.jobs import worker
@@ -124,6 +125,7 @@ class World:
             for place in ("discovery", "offers", "registry"):  # it is for a process, and jobs of threads overlap
                 patch.setattr(f"optim._engine.plugins.{place}.stdout_on_stderr", contextlib.nullcontext)
             patch.chdir(self.work)
+            load_once(patch)
             path, modules = list(sys.path), set(sys.modules)
             try:
                 with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

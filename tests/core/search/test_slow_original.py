@@ -138,7 +138,7 @@ def test_notes_say_which_inputs_are_guessed_and_which_outputs_are_not_judged(slo
     assert "output 'y' is not judged: it is zero on all samples; give --data on which this output differs" in notes
 
 
-@pytest.mark.parametrize(("given", "most_s"), [(60.0, 60.0), ("auto", 300.0), (1.0, 5.0)])
+@pytest.mark.parametrize(("given", "most_s"), [(60.0, 60.0), ("auto", 250.0), (1.0, 5.0)])
 def test_the_original_is_stopped_when_the_time_of_the_whole_run_is_over(given, most_s):
     run = Deadline(given, lambda: 100.0)
     assert most_s - 6.0 < run.most_for_original() <= most_s
@@ -172,7 +172,7 @@ def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_p
         execute(RunSettings(source=model, search_seconds=20.0), load_registry(), Store(), print)
     assert caught.value.reference == "original-too-slow"
     assert "--search-seconds" in caught.value.fix
-    assert 15.0 < asked[0] <= 20.0
+    assert 5.0 <= asked[0] <= 20.0
 
 
 @pytest.mark.usefixtures("jobs_here")

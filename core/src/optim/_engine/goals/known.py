@@ -40,10 +40,6 @@ class Size(Goal):
     basis = Basis.SIZE
     unit = "B"
 
-    def time_of(self, found: ModelFigures) -> Ratio | None:
-        """It is no time."""
-        return None
-
     def figure(self, found: ModelFigures) -> float:
         """Bytes."""
         return float(found.size_bytes)
@@ -65,10 +61,6 @@ class Memory(Goal):
     basis = Basis.MEMORY
     unit = "B"
 
-    def time_of(self, found: ModelFigures) -> Ratio | None:
-        """It is no time."""
-        return None
-
     def figure(self, found: ModelFigures) -> float | None:
         """Bytes."""
         return float(found.peak_memory_bytes) or None
@@ -89,10 +81,6 @@ class Accuracy(Goal):
     name = "accuracy"
     summary = "least drift, or best metric, within --max-size, --max-memory and --max-latency"
     basis = Basis.ACCURACY
-
-    def time_of(self, found: ModelFigures) -> Ratio | None:
-        """It is no time."""
-        return None
 
     def figure(self, found: ModelFigures) -> float:
         """Drift, or the loss of the task metric."""

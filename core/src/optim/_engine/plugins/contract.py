@@ -20,34 +20,17 @@ from optim.hooks import OptimHooks, hookspec
 _PREFIX = "optim_"
 
 
-class EngineHooks:
-    """Hooks for distributions of this repository alone: what they exchange with core may change with every release."""
-
-    @hookspec
-    def optim_pipelines(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of an :class:`~optim._engine.sources.exported.ExportPipeline`; the first is used."""
-
-    @hookspec
-    def optim_deliverers(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of a :class:`~optim._engine.runs.delivering.Deliverer`; the first is used."""
-
-    @hookspec
-    def optim_generators(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of a :class:`~optim._engine.goals.generating.TextGenerator`; the first is used."""
-
-    @hookspec
-    def optim_adapter_openers(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of an :class:`~optim._engine.runs.load.AdapterOpener`; the first is used."""
-
-    @hookspec
-    def optim_recorders(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of a :class:`~optim._engine.api.record.PipelineRecorder`; the first is used."""
-
-    @hookspec
-    def optim_renderers(self) -> Sequence[str]:  # type: ignore[empty-body]
-        """``package.module:Class`` of a :class:`~optim._engine.reports.renderer.ReportRenderer`; the first is used."""
+ENGINE_PARTS = ("adapter_opener", "deliverer", "generator", "pipeline", "recorder", "renderer")
+"""What distributions of this repository alone do for core, each a protocol in the module that has its ``EnginePart``.
+The hook ``optim_KINDs`` names classes for it. What they exchange with core may change with every release."""
 
 
+@hookspec
+def _classes() -> Sequence[str]:  # type: ignore[empty-body]
+    """``package.module:Class`` of what does it; the first is used."""
+
+
+EngineHooks = type("EngineHooks", (), {f"{_PREFIX}{kind}s": _classes for kind in ENGINE_PARTS})
 _HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 
 

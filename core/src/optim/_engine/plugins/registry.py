@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from optim._engine.plugins import checks
-from optim._engine.plugins.contract import new_manager
+from optim._engine.plugins.contract import ENGINE_PARTS, new_manager
 from optim._engine.plugins.discovery import discover, plugin_failed
 from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
@@ -409,10 +409,5 @@ _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "workplace": (checks.workplace_defect, _name),
     "goal": (checks.goal_defect, _name),
     "origin": (checks.origin_defect, _name),
-    "pipeline": (checks.function_defect, str),
-    "deliverer": (checks.function_defect, str),
-    "generator": (checks.function_defect, str),
-    "adapter_opener": (checks.function_defect, str),
-    "recorder": (checks.function_defect, str),
-    "renderer": (checks.function_defect, str),
+    **dict.fromkeys(ENGINE_PARTS, (checks.function_defect, str)),
 }

@@ -7,7 +7,7 @@ import html
 import io
 import statistics
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,13 @@ class TabledAnswer(Answer):
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """Heading, columns and rows."""
 
+    def as_csv(self) -> str:
+        """Returns the rows as CSV with a header."""
+        _, columns, rows = self._table()
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+        return text.getvalue()
+
     def _repr_html_(self) -> str:
         heading, columns, rows = self._table()
         head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
@@ -54,13 +61,6 @@ class TabledAnswer(Answer):
     def __str__(self) -> str:
         heading, columns, rows = self._table()
         return "\n".join([printable(heading), *map(tabbed, (columns, *rows))])
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as CSV, with a head."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    return text.getvalue()
 
 
 class ComparedFeeds(Answer):
@@ -184,10 +184,6 @@ class Benchmark(TabledAnswer):
             (*filter(None, [timed.target]), *_row_of(timed), *self._served(timed), *_answer_texts(timed, columns))
             for timed in self.models
         ]
-
-    def as_csv(self) -> str:
-        """Returns the rows as CSV with a header."""
-        return csv_text(self.columns, self.rows())
 
     @property
     def _answer_columns(self) -> tuple[str, ...]:
@@ -340,10 +336,6 @@ class GridBenchmark(TabledAnswer):
                 found.append((*sizes, *[""] * (len(self.columns) - len(sizes) - 1), point.error))
             found += [(*sizes, *filter(None, [timed.target]), *_row(timed)) for timed in point.models]
         return found
-
-    def as_csv(self) -> str:
-        """The rows as CSV, with a head."""
-        return csv_text(self.columns, self.rows())
 
     def as_svg(self) -> str:
         """Latency against the first dimension with several sizes; a line for each model and the rest of the sizes."""
