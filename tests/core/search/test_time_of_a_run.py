@@ -67,10 +67,10 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     assert run.left == 80.0
 
 
-def test_a_short_run_has_its_part_of_the_end_and_is_proven_until_one_of_30_s_ends(clock):
+def test_a_short_run_is_proven_as_one_of_30_s_and_half_of_what_is_left_is_for_the_search(clock):
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
-    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S / 4, RACE_S / 4)
+    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S * 3 / 8, RACE_S * 3 / 8)
     assert time.end_s == pytest.approx(1.2 * LEAST_S - 1.8)
 
 

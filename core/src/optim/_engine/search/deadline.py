@@ -133,7 +133,8 @@ class Deadline:
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
-        one, part, samples = copy(self), min(1.0, self.announced_s / _WHOLE_END_S), len(prepared.timed)
+        one, samples = copy(self), len(prepared.timed)
+        part = min(1.0, max(LEAST_S, self.announced_s) / _WHOLE_END_S)  # with less, what was named has no interval
         one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
         one.search_s, one.explores_since = 0.0, self.now()
         one.grace_s = part * GRACE_S
