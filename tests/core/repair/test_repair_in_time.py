@@ -312,7 +312,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     time = SimpleNamespace(before=lambda name: 20.0, most_for_repair=lambda seconds: 20.0, now=lambda: 0.0)
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     trial.offered.over_models = SimpleNamespace(kept="in float")
-    repairs = Repairs(bench, SimpleNamespace(budget=None), time, None, None, None)
+    repairs = Repairs(bench, SimpleNamespace(budget=None), time, None, None)
     repairs.aim = lambda tried: 0.05
     assert repairs._repair(Near(SimpleNamespace(offered=trial.offered), None, attempt, (), tried)) is None
     expected = {

@@ -1,4 +1,4 @@
-"""What the board says of a graph that was compared under some settings."""
+"""What rows say of a graph that was compared under some settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from boards import board_of
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.board import Board
 from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, LaneResult, Step
 from optim.model import Model
@@ -24,40 +23,6 @@ def chain(*steps: Step) -> Candidate:
     graph = "-".join(step.pass_name for step in steps if not step.session_only) or "original"
     digest = "-".join(step.pass_name for step in steps)
     return Candidate(Model(Path(graph), digest, (), (), {"": 17}, 9), 100, steps)
-
-
-def compared_on(samples: int) -> LaneResult:
-    comparison = OutputComparison("y", "float32", (1,), each=(0.1,) * samples)
-    return LaneResult(ready=Ready((comparison,), 0, {}, ()))
-
-
-def board_with(broken: Candidate) -> Board:
-    board = board_of()
-    board[broken].broken = broken
-    return board
-
-
-def test_a_graph_that_broke_the_budget_is_wrong_under_other_settings_too() -> None:
-    board = board_with(chain(INT8, TUNED))
-    assert board.is_wrong(chain(INT8))
-    assert board.is_wrong(chain(INT8, ROUNDED))
-    assert not board.is_wrong(chain())
-
-
-def test_a_graph_that_broke_the_budget_with_settings_is_right_if_it_held_without_them_on_as_many_samples() -> None:
-    board = board_with(chain(INT8, TUNED))
-    board[chain(INT8)].ratios.append(0.5)
-    assert not board.is_wrong(chain(INT8))
-    board[chain(INT8, TUNED)].result = compared_on(2)
-    assert board.is_wrong(chain(INT8))
-
-
-def test_lossy_settings_that_broke_the_budget_leave_the_graph_without_them() -> None:
-    board = board_with(chain(ROUNDED))
-    assert board.is_wrong(chain(ROUNDED, TUNED))
-    assert not board.is_wrong(chain())
-    assert not board.is_wrong(chain(TUNED))
-    assert not board_with(chain(INT8, ROUNDED)).is_wrong(chain(INT8))
 
 
 def test_a_graph_that_is_wrong_in_other_sizes_is_told_so_without_its_settings_too() -> None:

@@ -35,7 +35,7 @@ def test_a_pass_that_calibrates_is_expected_to_take_longer_until_that_is_known()
     names = ("plain", "calibrating")
     promises = Promises(60.0, calibrating=names[1:])
     assert promises.expected_s("calibrating") == 4 * promises.expected_s("plain")
-    assert Promises(60.0, PassCosts({"calibrating": 1.0}), names[1:]).expected_s("calibrating") == 2.0
+    assert Promises(60.0, PassCosts({"calibrating": 1.0}), names[1:]).expected_s("calibrating") == 1.0
     promises.note_seconds("calibrating", 1.0)
     assert promises.expected_s("calibrating") == 1.0
 
@@ -75,23 +75,6 @@ def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_
     assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")
     promises.note_ratio(step("slow"), 0.6)
     assert promises.reason_against(planned("slow")) == ""
-
-
-def test_a_repaired_step_gains_what_its_repair_leaves_of_it(promises):
-    plain, repaired = step("q", keep=[]), step("q", keep=["a"])
-    promises.note_repaired(plain, repaired, 0.25)
-    promises.note_ratio(plain, 0.2)
-    assert promises.gain(repaired) == pytest.approx(-math.log(0.4))
-    promises.note_ratio(repaired, 0.5)
-    assert promises.gain(repaired) == pytest.approx(math.log(2))
-
-
-def test_beneath_a_repair_goes_by_what_the_repair_leaves(promises):
-    weights, repaired = step("weights"), step("weights", keep=("a",))
-    promises.note_ratio(weights, 0.4)
-    promises.note_repaired(weights, repaired, 0.5)
-    promises.note_held(repaired)
-    assert promises.beneath(1.0) == pytest.approx(0.7)
 
 
 def test_a_step_without_known_kernels_promises_what_its_run_in_the_comparison_gained(promises):

@@ -21,7 +21,7 @@ from optim.model import Model
 def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
     monkeypatch.setattr(Deadline, "before", lambda *_: left_s)
     time, tried = search_of(60.0, 300.0), []
-    repairs = Repairs(None, board_of(), time, None, None, None)
+    repairs = Repairs(None, board_of(), time, None, None)
     for name, size in (("large", 30), ("middle", 20), ("small", 10), ("tiny", 1)):
         attempt = SimpleNamespace(unrepaired="no search time left")
         one = SimpleNamespace(name=name, made_bytes=size, key=name, attempt=attempt)
@@ -43,7 +43,7 @@ def test_goal_accuracy_halves_the_drift_while_the_model_fits_and_then_aims_betwe
 
     monkeypatch.setattr(Repairs, "_repaired", repaired)
     time = search_of(60.0, 300.0)
-    repairs = Repairs(None, board_of(), time, None, None, None)
+    repairs = Repairs(None, board_of(), time, None, None)
     best = Candidate(Model(Path("m"), "m", (), (), {"": 17}, 9), 100, drift=Drift(0.08, 0.08, 1.0))
     found = repairs.nearer(best, lambda candidate: candidate.size_bytes <= 40)
     assert aims[:2] == pytest.approx([0.04, 0.02])

@@ -58,12 +58,6 @@ class Record:
     point: Measured | None = None
 
     @property
-    def samples(self) -> int:
-        """On how many samples it was compared in its last race; 1 where nobody knows."""
-        ready = self.result.ready if self.result is not None else None
-        return max([1, *(len(one.by_sample) for one in ready.comparisons)]) if ready is not None else 1
-
-    @property
     def times_too_far(self) -> float:
         """By which factor it is further from its source than it may be; 1 where it is not, or was not looked at."""
         if self.source is None or not self.source_objection or not math.isfinite(self.source.drift.relative_error):
@@ -102,20 +96,6 @@ class Board:
     def of_model(self, model: Model) -> Record:
         """The record of a model; an empty one where nothing is known of it."""
         return self._records.setdefault(model.digest, Record(model))
-
-    def is_wrong(self, candidate: Candidate) -> bool:
-        """Whether its graph ran and did not hold, under whatever settings; unless it held itself on as many samples.
-
-        Lossy settings that it does without do not count: what broke the budget in a runtime's bfloat16 may be right in
-        float32. Other settings choose kernels, and so move the drift of a lossy graph a little.
-        """
-        own = self[candidate]
-        held_on = own.samples if own.broken is None and own.ratios else 0
-        broken = [(one.broken, one.samples) for one in self._of_graph(candidate) if one.broken is not None]
-        return any(
-            samples > held_on and all(step in candidate.steps for step in one.steps if step.lossy)
-            for one, samples in broken
-        )
 
     def best_of_graph(self, candidate: Candidate) -> float:
         """The best ratio of its graph under any session settings; infinite where none was."""

@@ -28,8 +28,12 @@ KEPT = 0.2
 races, and a fifth more for a proof that a busy machine draws out, of which a race that proves nothing has a fifth."""
 
 FEW = 3
-"""So many are looked at beside the best: settings of a new graph, other proposals, models at the end. Each costs a
-lane, and leaves the others fewer rounds. So many names a sentence has."""
+"""So many are looked at beside the best: settings of a new graph, other proposals, repairs, models at the end. Each
+costs a lane, and leaves the others fewer rounds. So many names a sentence has."""
+
+TURN = 0.5
+"""Share of the time that is left, for a first look that leads, however slow the machine, or for one repair: with more,
+nothing is left to go on with."""
 
 DEAR = 0.1
 """Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""

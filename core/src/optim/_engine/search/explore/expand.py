@@ -60,7 +60,7 @@ class Expander:
         self.promises = promises
         self.kernels = kernels
         self.asker = Asker(bench, time)
-        self.repairs = Repairs(bench, board, time, chains, self.judge, promises.note_repaired)
+        self.repairs = Repairs(bench, board, time, chains, self.judge)
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
         """Returns the parent and every candidate that goes on from it through this stage."""

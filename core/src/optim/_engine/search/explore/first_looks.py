@@ -32,15 +32,8 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess, Near
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE
+from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
 from optim.passes import Role, Stage
-
-_FIRST_SHARE = 0.6
-"""Of the time for candidates, for the best guess of each plugin and stage, however slow the machine: what is tried in
-its place promises less, and with more nothing is left to go on with."""
-
-_REPAIRED = 2
-"""Passes that are repaired; stages repair what else is near."""
 
 _SHARE, _TRIES = 1 / 3, 0.7
 """Share of the search in which the best guess of every pass is tried: with less, slow machines try some only; and the
@@ -241,7 +234,7 @@ class FirstLooks:
         for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
             if ratio(one) >= min(held, start / DIFFER):
                 continue
-            if place >= _REPAIRED:
+            if place >= FEW:  # stages repair what else is near
                 self._repairs.leave(one)
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
@@ -292,7 +285,7 @@ class FirstLooks:
             return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
         if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
             return self._for_looks
-        return max(self._for_looks, self._time.grace_s, _FIRST_SHARE * self._time.for_candidate())
+        return max(self._for_looks, self._time.grace_s, TURN * self._time.for_candidate())
 
     def _try(
         self, passes: Sequence[Planned], before: Mapping[str, Candidate], sizes: Mapping[str, float] | None = None

@@ -24,10 +24,6 @@ none is too little to be tried."""
 BENEATH = (Stage.QUANTIZE, Stage.CONVERT_PRECISION)
 """Stages that make another model of what fusions leave, and gain beside them."""
 
-_GUESSED_S = 2.0
-"""What a pass is expected to take that has not been tried here: that of most on models of 100 MB, times what earlier
-runs on this machine found of it."""
-
 _CALIBRATION = 4.0
 """Times as long, where it runs the model on samples: MiniLM took 2.3 s in 8 bits without, and 11.7 with them."""
 
@@ -49,7 +45,6 @@ class Promises:
         self._seconds: dict[str, float] = {}
         self._held: dict[StepKey, Step] = {}
         self._expected: dict[StepKey, float] = {}
-        self._repaired: dict[StepKey, tuple[Step, float]] = {}
         self._latency: dict[str, float] = {}
 
     def expect(self, step: Step, gain: float) -> None:
@@ -88,23 +83,13 @@ class Promises:
         gain = -math.log(max(ratio, 1e-9))
         self._gained[step.key] = max(gain, self._gained.get(step.key, -math.inf))
 
-    def note_repaired(self, step: Step, repaired: Step, lost: float) -> None:
-        """Notes which step a repair began with, and what share of its gain nodes in other precisions cost, 0..1."""
-        if repaired.key != step.key:
-            self._repaired[repaired.key] = step, lost
-
     def gain(self, step: Step) -> float:
         """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
 
-        Of its pass it is what the best options gained, less what these lose to them by their kernels. A repaired step
-        gains what its repair leaves of it.
+        Of its pass it is what the best options gained, less what these lose to them by their kernels.
         """
         if step.key in self._gained:
             return self._gained[step.key]
-        if step.key in self._repaired:
-            broken, lost = self._repaired[step.key]
-            ratio = math.exp(-self.gain(broken))
-            return -math.log(ratio + lost * max(0.0, 1.0 - ratio))
         expected, gained = self._expected.get(step.key), _most(self._gained, step.pass_name)
         if gained is None:
             return expected if expected is not None else GUESSES.get(step.stage, 0.0)
@@ -141,8 +126,7 @@ class Promises:
     def later(self) -> list[Step]:
         """Steps that make another model of what fusions leave, and of which it is known that they hold and gain."""
         lossy = [one for one in self._held.values() if one.stage in BENEATH]
-        known = [one for one in lossy if one.key in self._gained or one.key in self._repaired]
-        return [one for one in known if self.gain(one) > TOO_LITTLE]
+        return [one for one in lossy if self._gained.get(one.key, 0.0) > TOO_LITTLE]
 
     @property
     def best_gain(self) -> float:
@@ -150,10 +134,12 @@ class Promises:
         return max([0.0, *self._gained.values()])
 
     def expected_s(self, name: str) -> float:
-        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before."""
+        """Returns what a candidate of a pass is expected to take: what it took here, else what it took before.
+
+        What it took before is a factor to what most passes take, which is about a second.
+        """
         is_dear = name in self._calibrating and not self._costs.knows(name)
-        guessed_s = _GUESSED_S * self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
-        return self._seconds.get(name) or guessed_s
+        return self._seconds.get(name) or self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
 
     def latency(self, parent: Candidate, step: Step) -> float:
         """Returns the latency to expect of a chain with one more step, as a ratio to the original's."""

@@ -15,13 +15,14 @@ from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.repair.found import FINER_PRICE, MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
+from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import LATER, LEAST_REPAIR_S, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Application, Attempt, Candidate, Step, StepKey
+from optim._engine.search.taste import TURN
 from optim._engine.search.workbench import Applied, Workbench
 from optim.jobs.process import WorkerFailed
 
@@ -31,9 +32,6 @@ samples, from the source, or under other session settings."""
 
 _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
-
-_SHARE = 0.5
-"""Share of the remaining time for one repair: its result is made and timed, and other passes have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +84,19 @@ class Repairs:
         time: for repairs.
         chains: applies the steps after a repaired one again.
         judge: returns the chain with a step if it holds: :meth:`Expander.judge`.
-        note_repaired: told which step a repair began with, which it found, and the share of the gain that is lost.
 
     Attributes:
         near: what may be repaired with more time.
     """
 
     def __init__(
-        self,
-        bench: Workbench,
-        board: Board,
-        time: Deadline,
-        chains: Chains,
-        judge: Callable[[Near], Candidate | None],
-        note_repaired: Callable[[Step, Step, float], None],
+        self, bench: Workbench, board: Board, time: Deadline, chains: Chains, judge: Callable[[Near], Candidate | None]
     ) -> None:
         self._bench = bench
         self._budget = board.budget
         self._board = board
         self._time = time
         self._judge = judge
-        self._note_repaired = note_repaired
         self._chains = chains
         self._repaired_as: dict[StepKey, dict[str, Any]] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
@@ -181,13 +171,12 @@ class Repairs:
         if seconds <= 0 or most_s <= 0:
             broken.unrepaired = "not repaired: no search time left"
             return None
-        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * _SHARE, most_s))
+        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
         if repair is None:
             return None
         options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
         again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent), ())
         again.attempt.notes = (repair.text(offered.over_models.kept),)
-        self._note_repaired(broken.step, again.attempt.step, repair.work + FINER_PRICE * repair.between)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
         seconds = max(named_s, self._time.for_repaired)
         return self._judge(again.after(self._bench.try_one(again.application, seconds)))
@@ -236,8 +225,8 @@ class Repairs:
             None where its steps cannot leave nodes alone, or where nothing was found in time; the report says so.
         """
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
-        seconds = min(_SHARE * self._time.before_last_race, most_s)
-        if held > REPAIRABLE * limit or seconds < _SHARE * LEAST_REPAIR_S:
+        seconds = min(TURN * self._time.before_last_race, most_s)
+        if held > REPAIRABLE * limit or seconds < TURN * LEAST_REPAIR_S:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
         return self._repaired(candidate, aim, seconds, "for all samples")

@@ -87,8 +87,7 @@ class Selection:
             return Hope(candidate, gain, chance_of(candidate, self._board.budget))
 
         others = unique(item.candidate for item in (*self._board.held(), *ranking) if self._may_win(item))
-        right = [one for one in others if not self._board.is_wrong(one)]
-        return best_beside([hope(one) for one in finalists], map(hope, right))
+        return best_beside([hope(one) for one in finalists], map(hope, others))
 
     def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
         """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
@@ -316,7 +315,7 @@ class Selection:
         return [found for one in self._judged if (found := self._board[one].objection)]
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
-        """Returns what looked better than anything that held, the best first; a graph that was wrong is left out.
+        """Returns what looked better than anything that held, the best first; what was wrong is left out.
 
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
@@ -326,7 +325,7 @@ class Selection:
         chosen: list[Candidate] = []
         for item in sorted(items, key=self._rank):
             reached = self._rank(item) < best and not self._board[item.candidate].is_late
-            if reached and not item.candidate.is_original and not self._board.is_wrong(item.candidate):
+            if reached and not item.candidate.is_original and self._board[item.candidate].broken is None:
                 chosen.append(item.candidate)
         return unique(chosen)[:FEW]
 
