@@ -67,10 +67,10 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
     assert run.left == 80.0
 
 
-def test_a_short_run_has_its_part_of_the_end_and_is_proven_until_one_of_30_s_ends(clock):
+def test_a_short_run_is_proven_as_one_of_30_s_and_half_of_what_is_left_is_for_the_search(clock):
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
-    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S / 4, RACE_S / 4)
+    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S * 3 / 8, RACE_S * 3 / 8)
     assert time.end_s == pytest.approx(1.2 * LEAST_S - 1.8)
 
 
@@ -87,7 +87,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert efforts.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
-    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 5.0
+    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 4.0
     assert not Clock(None, board_of(), time)._may_time_again
     assert time.lanes_at_the_end(6) == 1
 

@@ -7,7 +7,7 @@ what is left:
 reserved            how long                                                      for
 ==================  ============================================================  ==================================
 ``WRITING``         1.5 s, and 1 s for each 300 MB; what reading took, if more    the report, the lock, the model
-``PROOF``           what proving four models takes; the end has half at most      the last races
+``PROOF``           a fifth for four models, or what two take; half at most       the last races
 ``OTHERS``          what a search on several targets leaves to the others         the other targets
 ``RACES``           a fifth of the search                                         timing what was found
 ``LATER``           the share of later stages                                     their candidates
@@ -33,7 +33,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import KEPT
+from optim._engine.search.taste import FEW, KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -47,9 +47,6 @@ _WHOLE_END_S = 80.0
 
 _COMPARING_SHARE = 0.05
 """Of the run, for comparing one result on all samples: some six are."""
-
-_FLOOR_OF_LOOKS = 0.25
-"""Of that, for a race while exploring: with more, it and the end together take a third more than was announced."""
 
 _MOST_SLOWNESS = 3.0
 """What the start of a command tells of its end at most: it waits for files that it reads too. Beside sixteen other
@@ -128,14 +125,16 @@ class Deadline:
         if math.isinf(self.announced_s):
             self.announce(MOST_S)
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
-        proof_s = one.lanes.proof_s() if races else one.lanes.proof_s(1)  # a size needs no race, its latency does
+        most_s, least_s = (one.lanes.proof_s(lanes if races else 1) for lanes in (1 + FEW, AGAIN_LANES))
+        proof_s = max(least_s, min(most_s, KEPT * one.left))  # a size needs no race, its latency does
         one.reserve(PROOF, min(proof_s, one.spare_s - max(0.0, one.left) / 2))  # with more, there is little to prove
         one.explore(max(0.0, one.before(PROOF)))
         return one
 
     def to_prove(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """The same where nothing is searched; for its arguments see :meth:`of_search`."""
-        one, part, samples = copy(self), min(1.0, self.announced_s / _WHOLE_END_S), len(prepared.timed)
+        one, samples = copy(self), len(prepared.timed)
+        part = min(1.0, max(LEAST_S, self.announced_s) / _WHOLE_END_S)  # with less, what was named has no interval
         one.timeout_s, one.must, one._reserves = timeout_s, must, dict(self._reserves)
         one.search_s, one.explores_since = 0.0, self.now()
         one.grace_s = part * GRACE_S
@@ -267,8 +266,8 @@ class Deadline:
 
     @property
     def for_look(self) -> float:
-        """Seconds for a race that proves nothing: a quarter of the proof's floor, whatever is left."""
-        late_s = min(_FLOOR_OF_LOOKS * self.floor_s, self.end_s)
+        """Seconds for a race that proves nothing: a fifth of the proof's floor, whatever is left."""
+        late_s = min(KEPT * self.floor_s, self.end_s)
         return math.inf if self.must else max(late_s, self.before_last_race)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from optim._engine.jobs.lane import LONG_S
-from optim._engine.search.taste import FEW
 
 _START_S = 0.2
 """What a process with a runtime takes to start: a first guess, corrected by every race; 0.05 s as a fork, 0.4 s of
@@ -104,7 +103,7 @@ class LaneCosts:
         """Seconds that timing what contends again takes; sizes need one race."""
         return (AGAIN_LANES + 1) * self._program_s + self.race_s if self.races else 0.0
 
-    def proof_s(self, lanes: int = 1 + FEW) -> float:
+    def proof_s(self, lanes: int) -> float:
         """Seconds that proving so many models takes: opened, compared on all samples, timed, some of them again.
 
         What runs long is timed again only if there is time.

@@ -25,7 +25,7 @@ SURPRISE = 1.3
 
 KEPT = 0.2
 """Share of a run for what is no search: a fifth for the original, before anything is tried, a fifth of the search for
-races, and a fifth more for a proof that a busy machine draws out."""
+races, and a fifth more for a proof that a busy machine draws out, of which a race that proves nothing has a fifth."""
 
 FEW = 3
 """So many are looked at beside the best: settings of a new graph, other proposals, repairs, models at the end. Each

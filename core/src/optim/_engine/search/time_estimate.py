@@ -17,7 +17,7 @@ from optim._engine.search.deadline import BYTES_A_SECOND, LEAST_S, MOST_S, Deadl
 from optim._engine.search.keys import machine_key
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.state import Attempt
-from optim._engine.search.taste import KEPT
+from optim._engine.search.taste import FEW, KEPT
 from optim._engine.store import Store, cache_key
 from optim.jobs.wire import to_wire
 
@@ -106,7 +106,7 @@ def estimate_s(load: Load, passes: Sequence[str], costs: PassCosts, spent_s: flo
     """Seconds of a whole run that has been going on for so long, 30 to 250."""
     tries_s = _TRIES_A_PASS * (costs.of(passes) * load.candidate_s + len(passes) * load.lane_s)
     lanes = LaneCosts(load.open_s, load.run_s, comparing_s=load.samples * load.run_s)
-    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s()))
+    return min(MOST_S, max(LEAST_S, spent_s + tries_s + lanes.proof_s(1 + FEW)))
 
 
 def of_several(estimates: Sequence[float]) -> float:

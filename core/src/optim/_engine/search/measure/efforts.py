@@ -11,6 +11,9 @@ from optim._engine.search.lane_costs import LEAST_ROUNDS
 LOOK_S = 1.0
 """The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
 
+_OPENING_SHARE = 0.4
+"""Part of a lane's time that opening takes: it is not part of the race itself."""
+
 _ROUNDS, _MOST_ROUNDS = 10, 40
 _WIDTH, _GAIN_WIDTH = 0.015, 0.1
 """Of a race of what may be delivered: how many rounds, and how wide the best interval may be, as a share of the ratio
@@ -20,7 +23,8 @@ of the rounds, and twice the width."""
 
 def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
     """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
-    effort = _look(time, max(LOOK_S, seconds - time.lanes.open_s * lanes), one_sample=time.lanes.is_slow)
+    seconds = max(LOOK_S, seconds - _OPENING_SHARE * time.lanes.lane_s * lanes)
+    effort = _look(time, seconds, one_sample=time.lanes.is_slow)
     return replace(effort, least_rounds=LEAST_ROUNDS, most_rounds=LEAST_ROUNDS, drop=False) if memory_only else effort
 
 
