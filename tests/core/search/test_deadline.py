@@ -168,3 +168,8 @@ def test_a_repair_leaves_the_time_to_make_and_prove_what_it_finds_and_that_is_tr
     clock.seconds += 55
     assert time.most_for_repair(2.0) == 0.0
     assert run.of_search(original(0.1, 0.01), 300.0, must=True).most_for_repair(2.0) == math.inf
+
+
+@pytest.mark.parametrize(("given", "more"), [(0.0, 60), (30.0, 60), (40.0, 120)])
+def test_a_verdict_that_noise_left_open_asks_for_twice_the_seconds_in_whole_minutes(given, more):
+    assert Deadline(given).more_s == more

@@ -289,7 +289,8 @@ class Deadline:
     @property
     def more_s(self) -> int:
         """Seconds to ask for if noise left a verdict open: twice as many, in whole minutes."""
-        return 60 * math.ceil(2 * (self.announced_s if math.isfinite(self.announced_s) else self.spent) / 60)
+        whole_s = self.announced_s if math.isfinite(self.announced_s) else self.spent
+        return 60 * max(1, math.ceil(2 * whole_s / 60))
 
     # the original
 
