@@ -16,6 +16,7 @@ from optim._engine.reports.build import build_report
 from optim._engine.reports.renderer import print_report
 from optim.cli_kit.output import NOTHING, options_text, print_rich, size_text
 from optim.errors import ExitStatus
+from optim.goal import Ratio
 from optim_plugins.report.words import latency_text
 
 
@@ -78,7 +79,10 @@ def test_words_of_a_plugin_are_printed_as_they_are():
 
 
 def test_many_attempts_at_a_pass_are_one_row_with_the_best():
-    attempts = [replace(sample.attempts()[1], ratio=ratio, reason=f"ratio {ratio}") for ratio in (0.9, 0.7, 0.8)]
+    attempts = [
+        replace(sample.attempts()[1], timing=Ratio(ratio, ratio, ratio, 6), reason=f"ratio {ratio}")
+        for ratio in (0.9, 0.7, 0.8)
+    ]
     text = printed(sample.improved(attempts=attempts))
     assert "ort.fuse-transformer (best of 3)" in text
     assert "ratio 0.7" in text
@@ -132,7 +136,7 @@ def test_what_was_not_kept_has_five_rows_and_the_rest_is_on_the_page():
     def row(number, of, **changes):
         return replace(of, step=replace(of.step, pass_name=f"acme.pass-{number}"), **changes)
 
-    attempts = [row(number, slow, ratio=1.0 + number / 10) for number in range(8)]
+    attempts = [row(number, slow, timing=Ratio(1 + number / 10, 1, 2, 6)) for number in range(8)]
     attempts += [row(number, skipped) for number in range(8, 12)]
     text = printed(sample.improved(attempts=attempts, points=[]))
     assert re.findall(r"acme.pass-\d+", text) == [f"acme.pass-{number}" for number in range(5)]

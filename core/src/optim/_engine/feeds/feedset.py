@@ -11,11 +11,11 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -70,7 +70,11 @@ class FeedSet:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """The feeds that another process wrote."""
-        index = json.loads((folder / _INDEX).read_text())
+        return cls.described(folder, json.loads((folder / _INDEX).read_text()))
+
+    @classmethod
+    def described(cls, folder: Path, index: Mapping[str, Any]) -> Self:
+        """The feeds in a folder, by what its index says."""
         return cls(
             folder=folder,
             origin=index["origin"],
@@ -176,7 +180,7 @@ class FeedWriter:
         self.count += 1
 
     def finish(self, origin: str, assumptions: tuple[InputAssumption, ...]) -> FeedSet:
-        """Put the folder in place, and open it; an earlier one that is whole and holds the same samples stays."""
+        """Put the folder in place; an earlier one that is whole and holds the same samples stays."""
         index = {
             "origin": origin,
             "count": self.count,
@@ -196,7 +200,7 @@ class FeedWriter:
             except OSError:
                 if not self._is_there():  # else another thread or process was faster
                     raise
-        return FeedSet.open(self._folder)
+        return FeedSet.described(self._folder, index)  # another thread may be putting the same samples in this place
 
     def _is_there(self) -> bool:
         """Whether a whole folder with the same content lies in the place already."""
