@@ -259,8 +259,8 @@ class Selection:
             explored = [item for item in ranking if not self._chains.only_makes_way(item.candidate)]
             new = [item for item in (*explored, *self._board.held()) if item.digest not in known]
             waiting = self._promising(new, measured)
-            if self._time.before_last_race < 0:  # with nothing to deliver one more is proven all the same
-                waiting = waiting[:1] if math.isinf(self._best(measured)) and self._time.may_prove_more else []
+            if self._time.before_last_race < 0:  # one more is proven all the same, if there is time for one
+                waiting = waiting[:1] if self._time.may_prove_more else []
             if not waiting:
                 break
             self._races.say("the best failed: measuring the next one")
@@ -317,13 +317,16 @@ class Selection:
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
         """Returns what looked better than anything that held, the best first; what was wrong is left out.
 
+        A wrong graph is mostly wrong under other settings too, so these come last.
+
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
         best = self._best(measured)
         if math.isfinite(best) and not self.objections:
             return []
         chosen: list[Candidate] = []
-        for item in sorted(items, key=self._rank):
+        wrong = {one.model.path for one in self._judged if self._board[one].broken is not None}
+        for item in sorted(items, key=lambda item: (item.candidate.model.path in wrong, self._rank(item))):
             reached = self._rank(item) < best and not self._board[item.candidate].is_late
             if reached and not item.candidate.is_original and self._board[item.candidate].broken is None:
                 chosen.append(item.candidate)
