@@ -113,7 +113,7 @@ MODELS = {
     "convbert": _text("ConvBert"),
     "gemma": _causal("Gemma", num_key_value_heads=2, head_dim=64),
     "bloom": _causal("Bloom", n_layer=4, n_head=4),
-    "swin": _image("Swin", 112, image_size=112, embed_dim=48, depths=[2, 2, 4, 2], num_heads=[3, 6, 12, 24]),
+    "swin": _image("Swin", 224, embed_dim=32, depths=[2, 2, 2, 2], num_heads=[2, 4, 8, 16]),
     "dinov2": _image("Dinov2", 112, image_size=112, **WIDE),
     "regnet": _image("RegNet", 128, embedding_size=32, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 4, 2]),
     "conformer": Architecture(

@@ -367,11 +367,14 @@ def test_a_size_needs_no_race_where_there_is_no_time_for_one(decide, monkeypatch
     assert decide({"a": None, "b": "no figure"}, sizes={"a": 30, "b": 40}, goal="size", left_s=-1.0) is None
 
 
-def test_where_the_time_is_over_what_came_next_is_proven_only_if_nothing_holds(decide, monkeypatch):
+def test_where_the_time_is_over_what_came_next_is_proven_only_if_there_is_time_for_one_model(decide, monkeypatch):
     monkeypatch.setattr(Deadline, "before_last_race", -1.0)
     wrong, good = {"a": None, "b": None}, (0.6, 0.59, 0.61)
+    found = {**wrong, "c": (0.9, 0.89, 0.91), "d": good}
     assert decide({**wrong, "c": None, "d": good}) == "d"
-    assert decide({**wrong, "c": (0.9, 0.89, 0.91), "d": good}, looked={"d": 0.6}) == "c"
+    assert decide(found, looked={"d": 0.6}) == "d"
+    monkeypatch.setattr(Deadline, "may_prove_more", False)
+    assert decide(found, looked={"d": 0.6}) == "c"
 
 
 def test_what_is_no_faster_on_fresh_rounds_says_so_with_both_figures(decide):
