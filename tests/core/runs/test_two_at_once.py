@@ -54,7 +54,7 @@ def references(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["verify", pytest.param("bench", marks=pytest.mark.wide), "fresh run"])
+@pytest.mark.parametrize("verb", ["verify", "bench", "fresh run"])
 def test_the_reference_that_a_run_compares_with_outlives_what_others_do_meanwhile(folder, verb):
     with Store().in_use(), thread_executor() as executor:
         bench = workbench(folder, executor)

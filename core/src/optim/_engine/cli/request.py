@@ -1,4 +1,4 @@
-"""What the user wrote after a verb: sources, layouts, settings."""
+"""Reads the words of a user after a verb: sources, layouts, settings."""
 
 from __future__ import annotations
 

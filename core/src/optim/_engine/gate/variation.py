@@ -199,7 +199,7 @@ def _unvaried(values: Sequence[Array]) -> str:
 
 
 def _root_mean_square(values: Sequence[Numbers], counts: float) -> float:
-    """Of elements, zero where they do not count; 0 where none does."""
+    """Returns it of elements that are zero where they do not count; 0 if none counts."""
     total = sum(float(np.einsum("i,i->", flat, flat)) for flat in (one.ravel() for one in values))
     return math.sqrt(total / counts) if counts else 0.0
 

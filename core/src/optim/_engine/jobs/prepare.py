@@ -22,7 +22,7 @@ from optim._engine.compare.padding import measure_variations, notes_on_outputs, 
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen, judged_on, spread_of, timed_samples
 from optim._engine.feeds.feedset import FeedSet, FeedWriter, at_one_size
 from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.outputs import compare_sample, elements
+from optim._engine.gate.outputs import compare_sample, elements, variations_of
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.node_lookup import training_notes
 from optim._engine.jobs.job import Job
@@ -385,8 +385,10 @@ def _write_outputs(
 
 def _look_s(model: Model, feeds: Feeds, outputs: Outputs) -> float:
     """Seconds that comparing a result on a sample takes beside its run: much, if outputs have millions of elements."""
+    found = elements(outputs)
+    known = variations_of([(found, feeds)], model, ())
     began = time.perf_counter()
-    compare_sample(elements(outputs), elements(outputs), feeds, model.inputs, model.outputs)
+    compare_sample(found, found, feeds, model.inputs, model.outputs, known)
     return time.perf_counter() - began
 
 

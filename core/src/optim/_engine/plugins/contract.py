@@ -21,8 +21,8 @@ _PREFIX = "optim_"
 
 
 ENGINE_PARTS = ("adapter_opener", "deliverer", "generator", "pipeline", "recorder", "renderer")
-"""What distributions of this repository alone do for core, each a protocol in the module that has its ``EnginePart``.
-The hook ``optim_KINDs`` names classes for it. What they exchange with core may change with every release."""
+"""Parts that only distributions of this repository bring. Each is a protocol in the module that has its ``EnginePart``.
+The hook ``optim_KINDs`` names classes for it. Their exchange with core may change with every release."""
 
 
 @hookspec

@@ -203,7 +203,7 @@ def _operator_ms(found: Measured, outcome: Outcome) -> dict[str, float]:
 
 
 def _interval(found: Ratio | None) -> tuple[float, float] | None:
-    """Of a ratio; None if there is none, or of too few rounds."""
+    """Returns the interval of a ratio; None if there is no ratio, or one of too few rounds."""
     return found.interval if found is not None else None
 
 

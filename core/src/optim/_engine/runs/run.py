@@ -235,7 +235,7 @@ def _run_exported(
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """What the components of a run have in common.
+    """Facts that all components of a run share.
 
     Attributes:
         kept: files that belong to them.

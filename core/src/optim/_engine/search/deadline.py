@@ -39,8 +39,8 @@ LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "ot
 """What seconds are reserved for, in the order in which they come."""
 
 LEAST_S, MOST_S = 30.0, 250.0
-"""What is announced if the user gave nothing: in less the end alone takes half of it. With the fifth more that a busy
-machine may draw the proof out by, a run has ended after 300 s."""
+"""Seconds that are announced if the user gave none: in less the end alone takes half of it. A busy machine may draw the
+proof out by a fifth more, so a run has ended after 300 s."""
 
 _WHOLE_END_S = 80.0
 """A run that is shorter has its part of the seconds of the last races and of the grace of a candidate."""
@@ -307,7 +307,7 @@ class Deadline:
 
     @property
     def _known_s(self) -> float:
-        """What was announced; the most that may be, until it is."""
+        """Returns the announced seconds; until they are known, the most that they may be."""
         return MOST_S if math.isinf(self.announced_s) else self.announced_s
 
     def samples_to_compare(self, run_s: float, available: int) -> int:

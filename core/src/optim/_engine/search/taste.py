@@ -29,7 +29,7 @@ races, and a fifth more for a proof that a busy machine draws out, of which a ra
 
 FEW = 3
 """So many are looked at beside the best: settings of a new graph, other proposals, repairs, models at the end. Each
-costs a lane, and leaves the others fewer rounds. So many names a sentence has."""
+costs a lane, and leaves the others fewer rounds."""
 
 TURN = 0.5
 """Share of the time that is left, for a first look that leads, however slow the machine, or for one repair: with more,

@@ -33,7 +33,7 @@ from optim._engine.search.state import ITSELF, Attempt, Candidate, Measured, Ste
 from optim._engine.search.taste import FEW
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.search.workbench import Workbench
-from optim.errors import ExitStatus, OptimError
+from optim.errors import ExitStatus, OptimError, some_of
 from optim.goal import Basis
 from optim.passes import Role, Stage
 
@@ -455,9 +455,8 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     """How a verdict goes on where passes were not tried once; empty where all were."""
     if not names:
         return ""
-    some = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
     enough_s = 60 * math.ceil((time.announced_s + len(names) * time.try_s) / 60)
-    return f"; no time for a candidate of {some} (about --search-seconds {enough_s} would do)"
+    return f"; no time for a candidate of {some_of(names, 3)} (about --search-seconds {enough_s} would do)"
 
 
 def run_out(legs: Sequence[tuple[Stage, Sequence[Planned]]], board: Board, candidate: Candidate) -> None:

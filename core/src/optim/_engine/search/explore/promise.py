@@ -86,7 +86,7 @@ class Promises:
     def gain(self, step: Step) -> float:
         """The gain to expect: what this step gained elsewhere, else its pass, else by its kernels, else a guess.
 
-        Of its pass it is what the best options gained, less what these lose to them by their kernels.
+        Its pass gained so much with the best options; what these lose to them by their kernels is taken off.
         """
         if step.key in self._gained:
             return self._gained[step.key]

@@ -315,7 +315,9 @@ class Selection:
         return [found for one in self._judged if (found := self._board[one].objection)]
 
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
-        """Returns what looked better than all that held, the best first; other settings of a wrong graph come last.
+        """Returns what looked better than all that held, the best first.
+
+        A wrong graph is mostly wrong under other settings too, so these come last.
 
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
