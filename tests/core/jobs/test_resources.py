@@ -77,6 +77,7 @@ def test_a_machine_has_no_more_than_its_container(tmp_path: Path, monkeypatch: p
 def test_a_run_on_fewer_cores_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from optim._engine.search import keys
 
+    monkeypatch.setattr(keys, "instruction_sets", lambda: ("avx2",))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     monkeypatch.setattr(ControlGroups, "processors", lambda _: None)
     whole = keys.machine_key()
@@ -84,4 +85,6 @@ def test_a_run_on_fewer_cores_is_another_run(monkeypatch: pytest.MonkeyPatch) ->
     quota = keys.machine_key()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert len({whole, quota, keys.machine_key()}) == 3
-    assert whole.endswith("/3") and quota.endswith("/3 for 1.5")
+    assert whole.endswith("/3/avx2") and quota.endswith("/3 for 1.5/avx2")
+    monkeypatch.setattr(keys, "instruction_sets", lambda: ("avx2", "avx512f"))
+    assert keys.machine_key().endswith("/avx2 avx512f")  # virtual machines have one name for many processors

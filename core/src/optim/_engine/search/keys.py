@@ -11,6 +11,7 @@ from typing import Any
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.graphs.user_files import Stamp
 from optim._engine.jobs.prepare import Answer as Prepared
+from optim._engine.machine import instruction_sets
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.registry import Registry
 from optim._engine.plugins.versions import core_digest, plugin_version_key, version_keys, version_of
@@ -149,8 +150,8 @@ class Keys:
 
 
 def machine_key() -> str:
-    """What a timing depends on of the machine."""
-    return f"{platform.node()}/{machine_kind()}"
+    """Returns what a timing depends on of the machine; virtual machines have one name for many processors."""
+    return f"{platform.node()}/{machine_kind()}/{' '.join(instruction_sets())}"
 
 
 def machine_kind() -> str:
