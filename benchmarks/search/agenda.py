@@ -424,7 +424,7 @@ class AgendaBeam(Beam):
         effort = efforts.look(self.time, max(LOOK_S, self.time.lanes.lane_s * len(held)), len(held))
         wanted = Wanted("explore", self._bench.prepared.explored, gated=True)
         items = self.clock.measure([one.candidate for one in held], effort, wanted)
-        self.time.lanes.note_lanes(self.clock.base.open_s if self.clock.base else 0.0)
+        self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
         self.board.explored(items)
         self._note(held, items)
 

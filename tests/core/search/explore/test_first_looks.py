@@ -191,7 +191,7 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
 
     original = item("o", 1.0, steps=()).candidate
     board = board_of(goal=GOALS["throughput"], original=original)
-    ranking = Ranking(SimpleNamespace(base=None, board=board))
+    ranking = Ranking(board)
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     board[looked.candidate].hoped, board[raced.candidate].hoped, board[original].hoped = 0.6, 0.1, 1.0
     assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
@@ -212,7 +212,7 @@ def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path
         for name, figure in figures.items()
     ]
     board = board_of(goal=GOALS[goal], original=items[0].candidate)
-    ranking = Ranking(SimpleNamespace(base=None, board=board))
+    ranking = Ranking(board)
     assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
 
 

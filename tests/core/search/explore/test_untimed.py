@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 from boards import board_of, timed_at
 
@@ -24,7 +23,7 @@ def candidate(*steps: Step) -> Candidate:
 
 
 def ranking() -> Ranking:
-    return Ranking(SimpleNamespace(base=None, board=board_of(original=candidate())))  # type: ignore[arg-type]
+    return Ranking(board_of(original=candidate()))
 
 
 def test_what_is_best_beneath_8_bits_leads() -> None:

@@ -122,7 +122,7 @@ class Beam:
         self._expander = Expander(bench, self.board, self.time, self._promises, kernels, self._chains, self._source)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(self._races, self.board, self.time)
-        self.rank = Ranking(self.clock)
+        self.rank = Ranking(self.board)
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock, self.time, self.rank.figure)
         self.start = Measured(bench.original, ITSELF)
         self._looked: dict[str, Measured] = {}
@@ -221,7 +221,7 @@ class Beam:
     def _nearer(self, ranking: list[Measured]) -> list[Measured]:
         """With models that use up what a bound leaves: the nearest within the bounds, with fewer lossy nodes."""
         best = ranking[0]
-        if not best.candidate.is_lossy or self._objective.objection(best, self.clock.base):
+        if not best.candidate.is_lossy or self._objective.objection(best):
             return ranking
         with self.time.lending(proof=False):
             found = self.repairs.nearer(best.candidate, self._fits)
@@ -233,7 +233,7 @@ class Beam:
         if any(bound.figure != "size" for bound in self._objective.bounds):
             item = next(iter(self.clock.explore([candidate], 0.0, 1)), item)
             self.board.explored([item])
-        return not self._objective.objection(item, self.clock.base)
+        return not self._objective.objection(item)
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""

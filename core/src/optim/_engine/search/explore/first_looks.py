@@ -176,8 +176,8 @@ class FirstLooks:
             return item.ratio
         if self._objective.has_clock:
             return self._board[item.candidate].hoped
-        original = self._objective.figure(Measured(self._board.original, ITSELF), self._clock.base)
-        figure = self._objective.figure(item, self._clock.base)
+        original = self._objective.figure(Measured(self._board.original, ITSELF))
+        figure = self._objective.figure(item)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
     def sizes(self, plan: Plan) -> list[Measured]:

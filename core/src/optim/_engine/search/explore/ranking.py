@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from optim._engine.search.board import Board
 from optim._engine.search.explore.promise import Promises
 from optim._engine.search.front import tie_of
-from optim._engine.search.measure.clock import Clock
 from optim._engine.search.state import ITSELF, Measured
 from optim._engine.search.taste import SURPRISE
 from optim.passes import Stage
@@ -17,30 +17,29 @@ _SAME_SIZE = 0.03
 
 
 class Ranking:
-    """Ranks what one search found; the last race of its clock has the figures of the original."""
+    """Ranks what one search found."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._objective = clock.board.objective
-        self._original = Measured(clock.board.original, ITSELF)
+    def __init__(self, board: Board) -> None:
+        self._board, self._objective = board, board.objective
+        self._original = Measured(board.original, ITSELF)
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small."""
-        figure = self._objective.figure(item, self._clock.base)
+        figure = self._objective.figure(item)
         if self._objective.is_accuracy:
             return figure
-        expected = self._clock.board[item.candidate].hoped
+        expected = self._board[item.candidate].hoped
         if expected is not None and (item.ratio is None or math.isinf(figure)):
             doubt = SURPRISE if self._objective.has_clock and item.candidate.steps else 1.0
-            return doubt * expected * self._objective.figure(self._original, self._clock.base)
+            return doubt * expected * self._objective.figure(self._original)
         return figure
 
     def of(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns them, the best first: what may keep within the bounds before what breaks one."""
-        return sorted(self._by_figure(list(items)), key=lambda item: self._objective.excess(item, self._clock.base) > 0)
+        return sorted(self._by_figure(list(items)), key=lambda item: self._objective.excess(item) > 0)
 
     def _by_figure(self, items: list[Measured]) -> list[Measured]:
-        if self._objective.is_size and not self._clock.board.target.timed:
+        if self._objective.is_size and not self._board.target.timed:
             # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
             smallest = min((item.candidate.size_bytes for item in items), default=1)
             return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))

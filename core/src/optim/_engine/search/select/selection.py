@@ -46,7 +46,9 @@ class Selection:
         if self.objective.is_size and self._board.target.timed:
             return self._smallest(finalists)
         if not finalists:  # what only a quick look knows
-            finalists = [item.candidate for item in sorted(filter(self._may_win, self._board.held()), key=self._rank)]
+            finalists = [
+                item.candidate for item in sorted(filter(self._may_win, self._board.held()), key=self.objective.figure)
+            ]
         finalists = finalists[: self._time.lanes_at_the_end(FEW)]
         if not finalists:
             return None
@@ -61,7 +63,7 @@ class Selection:
         finalists = finalists[: max(1 + len(asked) + len(beside), self._time.lanes_at_the_end(len(finalists)))]
         measured = self._timed(ranking, finalists) if self._board.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None:
-            broken = self.objective.original_objection(self._board.original, self.clock.base)
+            broken = self.objective.original_objection(self._board.original)
             if self.objective.basis is not Basis.CALLS or broken:  # it need not be faster than the original
                 break
             rest = self._chains.without_gains_of_load(chosen)
@@ -78,7 +80,7 @@ class Selection:
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:
         """Returns what is proven beside the finalists, since all samples may not allow what few did."""
         promised = self._promised(ranking)
-        whole = self.objective.figure(Measured(self._board.original, ITSELF), self.clock.base)
+        whole = self.objective.figure(Measured(self._board.original, ITSELF))
         if self.objective.is_accuracy:  # nothing is better than the original, and no gain tells what is worth a lane
             return []
 
@@ -91,7 +93,7 @@ class Selection:
 
     def _promised(self, ranking: Sequence[Measured]) -> Callable[[Candidate], float]:
         """Tells what was explored of a candidate, as what is made small; infinite where nothing was."""
-        explored = {item.digest: self._rank(item) for item in (*self._board.held(), *ranking)}
+        explored = {item.digest: self.objective.figure(item) for item in (*self._board.held(), *ranking)}
         return lambda candidate: explored.get(candidate.digest, math.inf)
 
     def _smallest(self, ranked: Sequence[Candidate]) -> Measured | None:
@@ -119,13 +121,13 @@ class Selection:
             return None
         if self.objective.is_size:
             return self._unbeaten(better)
-        best = min(better, key=lambda item: (self._rank(item), item.ratio or 1.0))
-        as_good = [item for item in better if self._rank(item) <= self._rank(best) * (1 + SAME)]
+        best = min(better, key=lambda item: (self.objective.figure(item), item.ratio or 1.0))
+        as_good = [item for item in better if self.objective.figure(item) <= self.objective.figure(best) * (1 + SAME)]
         return min(unbeaten_beside_speed(as_good), key=lambda item: len(item.candidate.steps))
 
     def _unbeaten(self, better: Sequence[Measured]) -> Measured:
         """Returns the smallest; of as small ones what no clock decides, unless another is as good and a lot faster."""
-        best = min(better, key=lambda item: (self._rank(item), *tie_of(item)))
+        best = min(better, key=lambda item: (self.objective.figure(item), *tie_of(item)))
         # the same bytes can be slower for nothing, and what less decides differs from run to run
         faster = [item for item in better if beats(item, best) and SURPRISE * speed(item) < speed(best)]
         return min(faster, key=tie_of, default=best)
@@ -142,7 +144,7 @@ class Selection:
 
     def _timed_again(self, found: list[Measured]) -> list[Measured]:
         """Returns the figures with a second look at what contends, then at what leads if that look changed who does."""
-        figures = [self._rank(item) for item in found]
+        figures = [self.objective.figure(item) for item in found]
         contending = [item for item, figure in zip(found, figures, strict=True) if figure <= DIFFER * min(figures)]
         looked: set[str] = set()
         while not self.objective.is_size:
@@ -153,7 +155,7 @@ class Selection:
             again = {item.digest: item for item in self.clock.again(new)}
             found = [again.get(item.digest, item) for item in found]
             found = [item for item in found if not self._board[item.candidate].objection]
-            contending = sorted(filter(self.is_better, found), key=self._rank)[:1]
+            contending = sorted(filter(self.is_better, found), key=self.objective.figure)[:1]
         return found
 
     def check(self, candidate: Candidate) -> Measured | None:
@@ -195,7 +197,11 @@ class Selection:
         """
         found = self._by_excess(self._proven.values())
         new = self._by_excess(item for item in self._board.held() if item.digest not in self._proven)
-        if new and self._time.may_prove_more and (not found or self._excess(new[0]) < self._excess(found[0])):
+        if (
+            new
+            and self._time.may_prove_more
+            and (not found or self.objective.excess(new[0]) < self.objective.excess(found[0]))
+        ):
             nearest = [item.candidate for item in new[:FEW]]
             if self._board.target.timed:
                 found = self._by_excess([*found, *self._prove(nearest)])
@@ -208,10 +214,9 @@ class Selection:
     def _by_excess(self, items: Iterable[Measured]) -> list[Measured]:
         """Returns those with a step, the nearest to the bounds first."""
         changed = [item for item in items if item.candidate.steps]
-        return sorted(changed, key=lambda item: (self._excess(item), self._rank(item), item.ratio or 1.0))
-
-    def _excess(self, item: Measured) -> float:
-        return self.objective.excess(item, self.clock.base)
+        return sorted(
+            changed, key=lambda item: (self.objective.excess(item), self.objective.figure(item), item.ratio or 1.0)
+        )
 
     def is_better(self, item: Measured) -> bool:
         """Whether it reaches the goal: faster beyond the noise, or smaller.
@@ -219,7 +224,7 @@ class Selection:
         Where the target needs passes and cannot be timed, the original is no alternative: what runs is better.
         """
         steps = item.candidate.steps
-        if self.objective.objection(item, self.clock.base):
+        if self.objective.objection(item):
             return False
         if not self._board.target.timed and self._board.target.requires:
             return bool(steps)
@@ -246,7 +251,7 @@ class Selection:
     def would_help(self, item: Measured) -> bool:
         """Whether its figures say that it is better than the original, whatever it drifts."""
         original = self._races.original_for(item.candidate)  # figures are held against that
-        return self.objective.is_reached(item, self.clock.base, original)
+        return self.objective.is_reached(item, original)
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
@@ -326,8 +331,8 @@ class Selection:
             return []
         chosen: list[Candidate] = []
         wrong = {one.model.path for one in self._judged if self._board[one].broken is not None}
-        for item in sorted(items, key=lambda item: (item.candidate.model.path in wrong, self._rank(item))):
-            reached = self._rank(item) < best and not self._board[item.candidate].is_late
+        for item in sorted(items, key=lambda item: (item.candidate.model.path in wrong, self.objective.figure(item))):
+            reached = self.objective.figure(item) < best and not self._board[item.candidate].is_late
             if reached and not item.candidate.is_original and self._board[item.candidate].broken is None:
                 chosen.append(item.candidate)
         return unique(chosen)[:FEW]
@@ -335,7 +340,7 @@ class Selection:
     def _may_win(self, item: Measured) -> bool:
         """Whether a candidate does more than make way, came back in time, and may keep within the bounds."""
         wrong = self._chains.only_makes_way(item.candidate) or self._board[item.candidate].is_late
-        return not wrong and self._excess(item) <= 0
+        return not wrong and self.objective.excess(item) <= 0
 
     def _held_against_source(self, items: Sequence[Measured]) -> list[Measured]:
         """Returns those that also hold against the module that was exported; the others get an objection."""
@@ -371,9 +376,6 @@ class Selection:
         note_objections(self._board, [candidate])
         return found
 
-    def _rank(self, item: Measured) -> float:
-        return self.objective.figure(item, self.clock.base)
-
     def _best(self, measured: Sequence[Measured]) -> float:
         """The figure of the best that is better than the original; infinite where none is."""
-        return min((self._rank(item) for item in measured if self.is_better(item)), default=math.inf)
+        return min((self.objective.figure(item) for item in measured if self.is_better(item)), default=math.inf)

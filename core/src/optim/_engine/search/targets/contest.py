@@ -198,7 +198,7 @@ class Contest:
     def _best(self, one: Entrant) -> float:
         """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
         best = next(iter(one.ranking), None)
-        if best is None or self._objective.excess(best, one.beam.clock.base):
+        if best is None or one.beam.board.objective.excess(best):
             return math.inf
         return one.beam.rank.figure(best)
 
@@ -209,7 +209,7 @@ class Contest:
         if result.ratio is None:
             one.fail(result.failure or _NOT_TIMED)
             return
-        one.beam.clock.base = base
+        one.beam.board.objective.base = base
         one.beam.start = replace(one.beam.start, lane=result)
         if not one.objection:
             one.beam.board.explored([one.beam.start])
