@@ -28,7 +28,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.measure.racing import Wanted
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import Application, Attempt, Candidate, Measured, Step, StepKey
 from optim._engine.search.taste import FEW, WORTH
 from optim.passes import Role, Stage
@@ -80,7 +80,7 @@ class Node:
     item: Measured | None = None
     is_asked: bool = False
     is_late: bool = False
-    near: Near | None = None
+    near: Guess | None = None
     tried: set[StepKey] = field(default_factory=set)
 
     @property
@@ -390,7 +390,7 @@ class AgendaBeam(Beam):
         for (node, option, row), tried in zip(rows, found, strict=True):
             if tried is None:
                 continue
-            done = Near(option.planned, node.candidate, row, (), tried)
+            done = Guess(option.planned, node.candidate, row, (), tried)
             made, near = self._expander.judge(done), None
             if row.drift is not None and option.step.lossy:
                 self._drifts.setdefault(option.step.key, row.drift.relative_error)
@@ -413,7 +413,7 @@ class AgendaBeam(Beam):
             if one in kept:
                 self._add(node, option, one)
 
-    def _add(self, node: Node, option: Option, made: Candidate, near: Near | None = None) -> None:
+    def _add(self, node: Node, option: Option, made: Candidate, near: Guess | None = None) -> None:
         new = Node(made, option.place, node.gain + option.gain, math.hypot(node.spread, option.spread), near=near)
         self._nodes.setdefault(made.digest, new)
 

@@ -18,8 +18,9 @@ from golden.fixed import two_processors
 from optim import OptimError
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.board import Applied
 from optim._engine.search.state import Application, LaneResult
-from optim._engine.search.workbench import Applied, Workbench
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.jobs.wire import to_wire
 from optim.workplace import Work

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import worst_drift
+from optim._engine.jobs.candidate import Answer
 from optim._engine.search.front import points_of
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
@@ -18,8 +18,30 @@ from optim.model import Model
 from optim.passes import Stage
 from optim.target import Target
 
-if TYPE_CHECKING:
-    from optim._engine.search.workbench import Applied
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A candidate job's answer, or why there is none.
+
+    Attributes:
+        answer: None where it failed.
+        failure: why, one sentence.
+        ran_out: whether it was stopped for its time.
+        printed: the end of what a failing one printed.
+        trace: of the exception that ended it.
+        broke: whether the pass's own code broke.
+    """
+
+    answer: Answer | None
+    failure: str
+    seconds: float
+    ran_out: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+    broke: bool = False
+
+
+NOT_TRIED = Applied(None, "", 0.0)
 
 
 @dataclass

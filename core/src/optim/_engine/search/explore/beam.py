@@ -27,7 +27,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Plan, Planned, legs, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing_of, failures, step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.repair import Near
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.state import ITSELF, Attempt, Candidate, Measured, StepStatus, unique
 from optim._engine.search.taste import FEW
@@ -211,7 +211,7 @@ class Beam:
         """Models found for size, and a smaller one that a repair makes in the time left: no race waits for it."""
         best, required = ranking[0], {planned.name for planned in self._plan.forced()}
 
-        def is_wanted(one: Near) -> bool:
+        def is_wanted(one: Guess) -> bool:
             there = {one.planned.name, *(step.pass_name for step in one.parent.steps)}
             return one.made_bytes < best.candidate.size_bytes and there >= required
 

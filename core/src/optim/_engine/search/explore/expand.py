@@ -9,6 +9,7 @@ the target requires those on which it has nothing left to do. What was tried is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.jobs.recorded import last_lines
@@ -22,7 +23,7 @@ from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.repair import Guess, Near, Repairs
+from optim._engine.search.select.repair import Guess, Repairs
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
@@ -165,7 +166,7 @@ class Expander:
 
     def step(self, one: Guess, seconds: float) -> Candidate | None:
         """Tries one step on a candidate; returns the chain, repaired if need be, or None if it does not hold."""
-        tried = one.after(self._bench.try_one(one.application, seconds))
+        tried = replace(one, tried=self._bench.try_one(one.application, seconds))
         made = self.judge(tried)
         return self.repairs.repair(tried) if made is None and self.repairs.is_near(tried) else made
 
@@ -183,7 +184,7 @@ class Expander:
             attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
         attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
-        return Guess(planned, candidate, attempt, ())
+        return Guess(planned, candidate, attempt)
 
     def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""
@@ -227,7 +228,7 @@ class Expander:
                     found[name] = new
         return list(found.values())
 
-    def _try_all(self, wanted: Sequence[Guess]) -> list[Near]:
+    def _try_all(self, wanted: Sequence[Guess]) -> list[Guess]:
         """Runs the candidate jobs, those that promise most first.
 
         What the user named gets what the run has left, the rest what the search has.
@@ -246,19 +247,19 @@ class Expander:
                 one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def tried(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Near | None]:
+    def tried(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Guess | None]:
         """Runs the candidate jobs of guesses, for arguments see :meth:`Workbench.try_all`; None: it came too late."""
         self._bench.teller.more(len(guesses))
         outcomes = self._bench.try_all([one.application for one in guesses], seconds)
         pairs = zip(guesses, outcomes, strict=True)
-        return [one.after(outcome) if outcome is not None else None for one, outcome in pairs]
+        return [replace(one, tried=outcome) if outcome is not None else None for one, outcome in pairs]
 
-    def _repaired(self, tried: Sequence[Near]) -> Candidate | None:
+    def _repaired(self, tried: Sequence[Guess]) -> Candidate | None:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         closest = self.repairs.closest(tried)
         return self.repairs.repair(closest) if closest is not None else None
 
-    def judge(self, one: Near) -> Candidate | None:
+    def judge(self, one: Guess) -> Candidate | None:
         """Returns the chain with this step if it holds; its row says why not."""
         candidate, attempt, tried = one.parent, one.attempt, one.tried
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)

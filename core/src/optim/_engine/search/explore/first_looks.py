@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import Deadline
@@ -30,7 +30,7 @@ from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, 
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.select.repair import Guess, Near
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
 from optim.passes import Role, Stage
@@ -41,11 +41,11 @@ part of it in which candidates may begin: the rest is for timing them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Near):
+class Look(Guess):
     """A guess that ran, with the chain that it made, and whether that holds."""
 
-    candidate: Candidate
-    holds: bool
+    candidate: Candidate = field(kw_only=True)
+    holds: bool = field(kw_only=True)
 
 
 class FirstLooks:
@@ -207,14 +207,14 @@ class FirstLooks:
         looks = [self._look(one) for one in self._expander.tried(guesses, seconds) if one is not None]
         return [look for look in looks if look is not None]
 
-    def _look(self, one: Near) -> Look | None:
+    def _look(self, one: Guess) -> Look | None:
         candidate = self._expander.judge(one)
         holds = candidate is not None
         if candidate is None:
             if not self._repairs.is_near(one) or one.tried.answer is None:
                 return None
             candidate = one.parent.after(one.attempt.step, one.tried.answer.result, one.tried.answer.size_bytes)
-        return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate, holds)
+        return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate=candidate, holds=holds)
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
@@ -257,7 +257,7 @@ class FirstLooks:
         left = ratio if one.others else self._left_by_repair(one, ratio)
         return math.log(max(left, 0.01)) / max(one.attempt.seconds, 0.1)
 
-    def _left_by_repair(self, one: Near, ratio: float) -> float:
+    def _left_by_repair(self, one: Guess, ratio: float) -> float:
         """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
         gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
         return 1.0 - gained * (1.0 - ratio)

@@ -6,17 +6,13 @@ A shorter chain does without settings that change nothing, and without steps tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from optim._engine.search.board import Board
+from optim._engine.search.board import Applied, Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.goal import FASTER
 from optim.passes import Role
-
-if TYPE_CHECKING:
-    from optim._engine.search.workbench import Applied
 
 _OF_LOAD = (
     "undecided: other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
