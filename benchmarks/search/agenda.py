@@ -371,7 +371,7 @@ class AgendaBeam(Beam):
         asked = self._asker.ask(node.candidate, [planned.offered for _, planned in later])
         found = self._offers[node.candidate.digest] = []
         for place, planned in later:
-            answer = asked[planned.ordered.name]
+            answer = asked[planned.name]
             if not answer.proposals and not answer.ran_out:
                 self._expander.note_no_proposal(node.candidate, planned, answer)
             found += [(place, planned, one) for one in answer.proposals if one.changes]

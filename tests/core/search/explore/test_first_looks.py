@@ -59,7 +59,7 @@ def settings(folder):
 def test_what_promises_most_comes_first(settings):
     registry = load_registry()
     plan = make_plan(settings, registry, registry.target("cpu"))
-    order = [planned.ordered.name for planned in fair_order(plan)]
+    order = [planned.name for planned in fair_order(plan)]
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
 
 
@@ -264,5 +264,5 @@ def test_what_was_looked_at_is_repaired_before_any_stage(looked, monkeypatch):
     handed = []
     monkeypatch.setattr(FirstLooks, "repaired", lambda _, found, *__: handed.extend(found) or [found[0].candidate])
     looked("timed.drop-a", "timed.round")
-    assert sorted(one.planned.ordered.name for one in handed) == ["timed.drop-a", "timed.round"]
+    assert sorted(one.planned.name for one in handed) == ["timed.drop-a", "timed.round"]
     assert len(looked.found) == 3

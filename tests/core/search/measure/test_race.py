@@ -167,6 +167,12 @@ class Unsteady(Told):
         return super().receive(timeout_s)
 
 
+def told(request):
+    """The results of a race."""
+    answer = race_job.race(request, request.effort)
+    return answer.base, answer.lanes
+
+
 def _told(lane):
     return lane if isinstance(lane, Told) else Told(*lane)
 
@@ -192,7 +198,7 @@ def raced(monkeypatch):
 
     def run(*lanes, admit=None, **effort):
         asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
-        return race_job.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
+        return told(race_job.Request(lanes[0], lanes[1:], asked, 0, admit))
 
     return run
 
@@ -391,9 +397,9 @@ def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
 
     monkeypatch.setattr(race_lanes, "open_lane", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
-    base, (other,) = race_job.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
+    base, (other,) = told(race_job.Request(request, (request,), Effort(1.0, fresh=False, whole_s=0.0), 0))
     assert (base.out_of_time, base.cut_short) == (True, True)
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):
-        race_job.race(request, [request], Effort(1.0, fresh=False), seed=0)
+        told(race_job.Request(request, (request,), Effort(1.0, fresh=False), 0))

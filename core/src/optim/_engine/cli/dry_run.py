@@ -61,7 +61,7 @@ def _as_json(plan: Plan) -> dict[str, Any]:
     considered = [
         {
             "stage": stage,
-            "pass": planned.ordered.name,
+            "pass": planned.name,
             "role": planned.pass_class.role,
             "lossy": planned.pass_class.lossy,
             "forced": planned.forced,
@@ -78,7 +78,7 @@ def _print(plan: Plan) -> None:
     rows = [
         [
             stage,
-            planned.ordered.name,
+            planned.name,
             planned.pass_class.role + (", named" if planned.forced else ""),
             "; ".join(planned.ordered.reasons),
         ]

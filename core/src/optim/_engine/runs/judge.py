@@ -184,13 +184,13 @@ class _Ending:
         """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
-        forced = [one for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
+        forced = [one for one in self.plan.forced() if one.is_named or one.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
-            name = first.ordered.name
+            name = first.name
             self.beam.board.conclude(self.bench.original)
             tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.objections), undecided or tried)
@@ -242,7 +242,7 @@ class _Ending:
         None if the original is right, if more was asked for, or if they do not make it right.
         """
         inexact = self.bench.prepared.inexact
-        if inexact is None or [one.ordered.name for one in self.plan.forced()] != [inexact.pass_name]:
+        if inexact is None or [one.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
             candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
@@ -255,7 +255,7 @@ class _Ending:
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
         self.beam.board.conclude(self.bench.original)
-        forced = {planned.ordered.name for planned in self.plan.forced()}
+        forced = {planned.name for planned in self.plan.forced()}
         attempts = self.beam.board.attempts
         if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()

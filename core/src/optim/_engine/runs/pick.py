@@ -19,7 +19,7 @@ from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
 from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
-from optim._engine.search.rows import chain_key, missing_rows
+from optim._engine.search.rows import missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, inaccuracy
 from optim._engine.sources.export_file import files_of
 from optim._engine.store import Store
@@ -188,7 +188,7 @@ def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Measure
 
 def _settled(attempt: Attempt, point: Measured, delivered: Measured | None) -> Attempt:
     """A row of the report where this point is delivered, and not what the goal chose."""
-    whole = chain_key(point.candidate)
+    whole = point.candidate.chain
     copied = replace(attempt)
     if attempt.chain == whole[: len(attempt.chain)]:
         if attempt.chain == whole:  # the figure of the verdict, on fresh rounds

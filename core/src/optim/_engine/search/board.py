@@ -11,8 +11,8 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Answer
 from optim._engine.search.front import points_of
 from optim._engine.search.objective import Objective
-from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
-from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
+from optim._engine.search.rows import broken_bound, missing_rows, why_dropped, why_kept
+from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus, chain_of
 from optim._engine.sources.evidence import SourceDrift
 from optim.model import Model
 from optim.passes import Stage
@@ -218,16 +218,16 @@ class Board:
 
     def open(self, step: Step, on: Candidate) -> Attempt:
         """Opens a row; the same step on the same chain again is the same row."""
-        chain = (*chain_key(on), step.key)
+        chain = (*on.chain, step.key)
         if chain not in self._by_chain:
-            self._by_chain[chain] = Attempt(step, chain_key(on))
+            self._by_chain[chain] = Attempt(step, on.chain)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
 
     def _note_models(self, before: Candidate, after: Candidate) -> None:
         """Notes what a step was given and what it made, where both are fed as the original is."""
         if all(interface.is_as_before for interface in after.interfaces):
-            self._models.update({chain_key(one): one.model for one in (before, after)})
+            self._models.update({one.chain: one.model for one in (before, after)})
 
     def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
         """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
@@ -262,7 +262,7 @@ class Board:
 
         If ``stopped`` says why nothing was decided, an open row is skipped, and says so.
         """
-        whole, goal = chain_key(winner), self.objective.goal
+        whole, goal = winner.chain, self.objective.goal
         for attempt in missing_rows(self.attempts, winner) if winner.target == self.original.target else ():
             self._by_chain[attempt.chain] = attempt
             self.attempts.append(attempt)

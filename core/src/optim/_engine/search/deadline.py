@@ -237,13 +237,8 @@ class Deadline:
         return math.inf if self.must else max(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
 
     @property
-    def for_repaired(self) -> float:
-        """Seconds for what a repair found to hold: it is tried though the search is over."""
-        return min(self.timeout_s, max(self.for_candidate(), self.spare_s - self.lanes.least_proof_s))
-
-    @property
     def for_reapplying(self) -> float:
-        """Seconds for one step that is applied again at the end: the floor of the proof, or what is left."""
+        """Seconds for one step that is known, though the search is over: the floor of the proof, or what is left."""
         late_s = min(self.floor_s, self.end_s)
         return self.timeout_s if self.must else min(self.timeout_s, max(late_s, self.before_last_race))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from optim._engine.goals.bounds import Bound
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step
+from optim._engine.search.state import Attempt, Candidate, Measured, Step, chain_of
 from optim.cli_kit.output import options_text, size_text
 from optim.goal import FASTER, Basis, Goal, ModelFigures
 
@@ -30,16 +30,6 @@ def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Atte
                 Attempt(step, behind, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
             )
     return found
-
-
-def chain_key(candidate: Candidate) -> ChainKey:
-    """What a chain is called: the target where that is not the baseline's, then its steps with their options."""
-    return chain_of(candidate.target, candidate.steps)
-
-
-def chain_of(target: str, steps: Sequence[Step]) -> ChainKey:
-    """What a chain of these steps is called on a target."""
-    return (*(((target, ""),) if target else ()), *(step.key for step in steps))
 
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:

@@ -25,7 +25,7 @@ from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Plan, Planned, legs, slots
-from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, chain_key, failing_of, failures, step_of
+from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, failing_of, failures, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.select.selection import Selection
@@ -363,13 +363,13 @@ class Beam:
         return best
 
     def _write_rows(self, grown: Grown, best: dict[str, Measured]) -> None:
-        ratios = {chain_key(item.candidate): item.ratio for item in best.values()}
+        ratios = {item.candidate.chain: item.ratio for item in best.values()}
         for candidate in grown.candidates:
             attempt = self.board.find(candidate)
             if attempt is None or not grown.is_new(candidate):
                 continue
             score = self.clock.board[candidate]
-            without = ratios.get(chain_key(candidate)[:-1], grown.parents[candidate.digest].ratio)
+            without = ratios.get(candidate.chain[:-1], grown.parents[candidate.digest].ratio)
             if candidate.digest in best and best[candidate.digest].ratio is None:
                 attempt.run_out(NOT_TIMED)
             elif candidate.digest in best:

@@ -140,8 +140,8 @@ class Recall:
     def skip(self, why: str) -> None:
         """Has the rows of all passes that were not tried say why."""
         tried = {attempt.step.pass_name for attempt in self._board.attempts}
-        for planned in (planned for those in self._plan.stages.values() for planned in those):
-            if planned.ordered.name not in tried:
+        for planned in self._plan.passes:
+            if planned.name not in tried:
                 row = self._board.open(step_of(planned.offered), self._board.original)
                 row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
 
@@ -214,7 +214,7 @@ class Recall:
 
     def _made(self, one: Experience) -> Candidate | None:
         """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
-        plan = {planned.ordered.name: planned for those in self._plan.stages.values() for planned in those}
+        plan = {planned.name: planned for planned in self._plan.passes}
         candidate = self._board.original
         for step in one.chain:
             planned, seconds = plan.get(step.name), min(self._time.timeout_s, self._time.before(LATER))

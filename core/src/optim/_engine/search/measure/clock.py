@@ -94,12 +94,6 @@ class Clock:
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
 
-    @property
-    def _may_time_again(self) -> bool:
-        """Whether there is time for a second race of what contends."""
-        costs = self.time.lanes
-        return self.time.spare_s > costs.again_s - costs.race_s / 2
-
     def first_look(
         self, candidates: Sequence[Candidate], seconds: float, *, on_all_samples: bool = False
     ) -> list[Measured]:
@@ -168,7 +162,7 @@ class Clock:
             The figures of both races together, see :func:`~optim._engine.search.measure.lane_figures.joined`. What does
             not run a second time has an objection.
         """
-        if not self._may_time_again:
+        if self.time.spare_s <= self.time.lanes.again_s:
             self.time.note(_ONCE)
             return list(items)
         self.races.say(f"timing {_models(items)} again in fresh processes")

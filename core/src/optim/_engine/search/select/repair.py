@@ -193,7 +193,7 @@ class Repairs:
         again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent))
         again.attempt.notes = (repair.text(offered.over_models.kept),)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
-        seconds = max(named_s, self._time.for_repaired)
+        seconds = max(named_s, self._time.for_reapplying)
         return self._judge(replace(again, tried=self._bench.try_one(again.application, seconds)))
 
     def _find(
