@@ -18,6 +18,8 @@ from optim.model import Model
 from optim.passes import Stage
 from optim.target import Target
 
+_NOT_PROVEN = "the run ended before the final check of it; give more with --search-seconds"
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -158,6 +160,32 @@ class Board:
         if objection:
             record.point = None
             record.missed = candidate if math.isfinite(candidate.drift.relative_error) else record.missed
+
+    def note_objections(self, candidates: Sequence[Candidate]) -> None:
+        """Notes the candidates that do not hold on all samples, and those that there was no time to prove."""
+        for candidate in candidates:
+            record, attempt = self[candidate], self.find(candidate)
+            if record.out_of_time and attempt is not None and not record.objection:
+                attempt.run_out(_NOT_PROVEN)
+            if not record.objection:
+                continue
+            for row in (attempt, self._without_settings(candidate)):
+                if row is not None:
+                    row.drop(record.objection, "" if record.source_objection else "on all samples: ")
+            if record.broken is not None:
+                self.judged(record.broken, record.objection)
+
+    def _without_settings(self, candidate: Candidate) -> Attempt | None:
+        """Returns the row of the same graph without settings, if that is wrong in sizes that no sample has.
+
+        There no settings help, and "the final model is not better with it" would be said of a fast wrong graph.
+        """
+        result = self[candidate].result
+        unseen = result.ready.unseen if result is not None and result.ready is not None else ()
+        steps = candidate.steps
+        while steps and steps[-1].session_only and not steps[-1].lossy:
+            steps = steps[:-1]
+        return self.find_chain(steps) if self.budget.unseen_objection(unseen, candidate.is_lossy) else None
 
     def dismiss(self, candidate: Candidate) -> None:
         """Forget the figures of a model of which the verdict found that it is no result."""

@@ -10,7 +10,7 @@ from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Attempt, Candidate, Measured, Step, chain_of
 from optim.cli_kit.output import options_text, size_text
-from optim.goal import FASTER, Basis, Goal, ModelFigures
+from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
@@ -82,6 +82,14 @@ def why_kept(attempt: Attempt, goal: Goal) -> str:
     if attempt.ratio is not None:
         return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
+
+
+def why_no_faster(attempt: Attempt, found: Ratio) -> str:
+    """The reason for an attempt that was faster when it was explored only: both figures belong into the report."""
+    explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
+    interval, said = found.interval, f"latency ratio {found.value:.2f} in the final timing"
+    said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({found.rounds} of them)"
+    return f"not clearly faster than the original: {said}{explored}"
 
 
 def broken_bound(attempt: Attempt, bounds: Iterable[Bound]) -> str:

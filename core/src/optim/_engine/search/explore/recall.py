@@ -26,7 +26,6 @@ from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
 from optim._engine.search.taste import DIFFER
 from optim._engine.store import Store
@@ -194,7 +193,7 @@ class Recall:
             items = [Measured(candidate)]
         else:
             items = self._clock.first_look([candidate], LOOK_S, on_all_samples=True)
-            note_objections(self._board, [candidate])
+            self._board.note_objections([candidate])
         self._board.explored(items)
         for item in items:
             self._board.timed(item, None)

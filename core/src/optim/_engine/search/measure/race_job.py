@@ -30,8 +30,16 @@ from optim._engine.search.measure.lane_figures import (
     sample_calls,
     throughput,
 )
-from optim._engine.search.measure.race_lanes import Lane, LateLane, look, open_lanes
-from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
+from optim._engine.search.measure.race_lanes import (
+    Lane,
+    LateLane,
+    Rounds,
+    look,
+    open_lanes,
+    paired_times,
+    round_ratios,
+    run_rounds,
+)
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import Turns, quiet
 from optim.jobs.process import WorkerFailed
