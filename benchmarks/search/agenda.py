@@ -310,7 +310,7 @@ class AgendaBeam(Beam):
                 continue
             step = step_of(planned.offered, proposal.options)
             found.append(self._option(place, planned, proposal, step))
-            known = None if step.session_only else self.repairs.known_for(step)
+            known = None if step.session_only else self.repairs.repaired_as.get(step.key)
             if known is not None:
                 again = Proposal(known, None, proposal.kernels)
                 found.append(self._option(place, planned, again, step_of(planned.offered, known)))

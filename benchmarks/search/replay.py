@@ -416,7 +416,7 @@ class _Drawn:
     @property
     def ratio(self) -> Ratio:
         """Of the rounds so far."""
-        return paired_ratio(self.rounds, [1.0] * len(self.rounds))
+        return paired_ratio(self.rounds)
 
     @property
     def result(self) -> Any:

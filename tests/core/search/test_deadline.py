@@ -41,7 +41,7 @@ def test_what_is_reserved_is_not_there_for_what_comes_before_it(clock):
     run.reserve(WRITING, 2.0)
     run.reserve(PROOF, 20.0)
     assert (run.left, run.before(WRITING), run.before(PROOF), run.before(OTHERS)) == (60.0, 58.0, 38.0, 38.0)
-    run.release(PROOF)
+    run.reserve(PROOF, 0.0)
     assert run.before(PROOF) == run.spare_s == 58.0
 
 

@@ -128,10 +128,10 @@ def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_pro
 def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     run = Deadline(AUTO, clock)
     assert run.most_for_original() < MOST_S
-    run.announce(MOST_S)
+    run.announced_s = MOST_S
     run.note_size(1)
     assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(300.0)
-    run.announce(60.0)
+    run.announced_s = 60.0
     assert run.floor_s == 12.0
 
 
@@ -154,7 +154,7 @@ def test_a_number_is_never_changed_and_auto_is_announced_once_the_model_is_known
     run = Deadline(AUTO, clock)
     assert math.isinf(run.left)
     assert run.for_original == MOST_S / 5
-    run.announce(60.0)
+    run.announced_s = 60.0
     clock.seconds += 20
     assert run.left == 40.0
 

@@ -235,7 +235,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
     if bench.settings.search_seconds == AUTO:
         costs = PassCosts.known(bench.store)
         each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
-        time.announce(round(of_several(each)))
+        time.announced_s = round(of_several(each))
         let_stand(say, f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
     bench.hold_to_time()
 

@@ -241,7 +241,8 @@ class Board:
         drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
         attempt.drift, attempt.task, attempt.size_bytes = drift, tried.answer.task, size_bytes
         longer = on.after(attempt.step, result, size_bytes)
-        self._note_models(on, longer)
+        if all(interface.is_as_before for interface in longer.interfaces):  # both are fed as the original is
+            self._models |= {on.chain: on.model, longer.chain: longer.model}
         return replace(longer, drift=drift or longer.drift, task=attempt.task)
 
     def open(self, step: Step, on: Candidate) -> Attempt:
@@ -251,11 +252,6 @@ class Board:
             self._by_chain[chain] = Attempt(step, on.chain)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
-
-    def _note_models(self, before: Candidate, after: Candidate) -> None:
-        """Notes what a step was given and what it made, where both are fed as the original is."""
-        if all(interface.is_as_before for interface in after.interfaces):
-            self._models.update({one.chain: one.model for one in (before, after)})
 
     def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
         """What a step was given and what it made; None where nothing was made, or it is fed in another way."""

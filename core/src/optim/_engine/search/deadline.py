@@ -103,10 +103,6 @@ class Deadline:
         self.notes: list[str] = []
         self._reserves: dict[str, float] = {}
 
-    def announce(self, seconds: float) -> None:
-        """Say how long the run takes, where the user did not."""
-        self.announced_s = seconds
-
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
         self.note_reading((_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness)
@@ -123,7 +119,7 @@ class Deadline:
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """That of a search that begins now and leaves this run time for its end: the same clock, its own reserves."""
         if math.isinf(self.announced_s):
-            self.announce(MOST_S)
+            self.announced_s = MOST_S
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         most_s, least_s = (one.lanes.proof_s(lanes if races else 1) for lanes in (1 + FEW, AGAIN_LANES))
         proof_s = max(least_s, min(most_s, KEPT * one.left))  # a size needs no race, its latency does
@@ -154,10 +150,6 @@ class Deadline:
     def reserve(self, name: str, seconds: float) -> None:
         """Keep so many seconds for something."""
         self._reserves[name] = seconds
-
-    def release(self, name: str) -> None:
-        """Keep none for it any more."""
-        self._reserves.pop(name, None)
 
     def before(self, name: str) -> float:
         """Seconds until what is reserved for something must begin; below zero when they are over."""
@@ -205,7 +197,7 @@ class Deadline:
         try:
             yield
         finally:
-            self.release(LATER)
+            self.reserve(LATER, 0.0)
 
     @contextmanager
     def lending(self, *, proof: bool = True) -> Iterator[None]:

@@ -25,11 +25,6 @@ class Objective:
         self.base = base
 
     @property
-    def basis(self) -> Basis:
-        """Where its figure comes from."""
-        return self.goal.basis
-
-    @property
     def is_latency(self) -> bool:
         """Whether the time of single calls alone decides: what first looks and kernels promise is promised of it.
 
@@ -46,11 +41,6 @@ class Objective:
     def is_size(self) -> bool:
         """Whether no race is needed to tell which is better: sizes decide, and no bound on another figure."""
         return self.goal.basis is Basis.SIZE and all(bound.figure == SIZE.name for bound in self.bounds)
-
-    @property
-    def has_clock(self) -> bool:
-        """Whether the goal has a clock of its own."""
-        return self.goal.basis is Basis.CLOCK
 
     def figure(self, item: Measured) -> float:
         """Returns what is made small: the ratio of the goal's clock, bytes on disk, or peak memory in bytes.

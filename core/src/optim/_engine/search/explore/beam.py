@@ -161,7 +161,9 @@ class Beam:
         Raises:
             NamedPassError: a pass that was named does not work on the original.
         """
-        self._try_recasts()
+        for planned in self._plan.forced():  # what cannot work is said at once
+            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
+                self._fail([planned])
         start = self.start.ratio or 1.0
         looks = FirstLooks(self._expander, self.clock, self.time)
         if self._bench.goal.basis is Basis.SIZE:  # asked for, and not what is left where nothing can be timed
@@ -243,12 +245,6 @@ class Beam:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
         left = self.time.before(LATER) if self._objective.goal.basis is Basis.SIZE else self.time.to_explore
         return bool(self._looked) and left <= 0 and not any(planned.forced for planned in passes)
-
-    def _try_recasts(self) -> None:
-        """Passes that change what goes in and comes out, on the original: what cannot work is said at once."""
-        for planned in self._plan.forced():
-            if planned.pass_class.recasts and not self._expander.expand(self._bench.original, [planned]):
-                self._fail([planned])
 
     def _stage(self, stage: Stage, passes: Sequence[Planned], beam: Sequence[Measured]) -> list[Measured]:
         """Grows the beam by a stage and races what is new; returns all of it, the best first.

@@ -155,7 +155,7 @@ class Expander:
         Where size is the goal, the stage repairs what a first look has found.
         """
         chain, reason = self._broken.get(step.key, ("", ""))
-        return "" if self._board.objective.basis is Basis.SIZE and chain == candidate.digest else reason
+        return "" if self._board.objective.goal.basis is Basis.SIZE and chain == candidate.digest else reason
 
     def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
         """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
@@ -188,7 +188,7 @@ class Expander:
 
     def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""
-        options = self.repairs.known_for(one.attempt.step)
+        options = self.repairs.repaired_as.get(one.attempt.step.key)
         if options is None:
             return []
         again = self.guess(one.planned, one.parent, [Proposal(options)])

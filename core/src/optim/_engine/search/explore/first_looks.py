@@ -33,6 +33,7 @@ from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
+from optim.goal import Basis
 from optim.passes import Role, Stage
 
 _SHARE, _TRIES = 1 / 3, 0.7
@@ -174,7 +175,7 @@ class FirstLooks:
         """What the goal makes small, to the original's; None where it has no figure."""
         if self._objective.is_latency:
             return item.ratio
-        if self._objective.has_clock:
+        if self._objective.goal.basis is Basis.CLOCK:
             return self._board[item.candidate].hoped
         original = self._objective.figure(Measured(self._board.original, ITSELF))
         figure = self._objective.figure(item)

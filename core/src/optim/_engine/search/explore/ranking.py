@@ -10,6 +10,7 @@ from optim._engine.search.explore.promise import Promises
 from optim._engine.search.front import tie_of
 from optim._engine.search.state import ITSELF, Measured
 from optim._engine.search.taste import SURPRISE
+from optim.goal import Basis
 from optim.passes import Stage
 
 _SAME_SIZE = 0.03
@@ -30,7 +31,7 @@ class Ranking:
             return figure
         expected = self._board[item.candidate].hoped
         if expected is not None and (item.ratio is None or math.isinf(figure)):
-            doubt = SURPRISE if self._objective.has_clock and item.candidate.steps else 1.0
+            doubt = SURPRISE if self._objective.goal.basis is Basis.CLOCK and item.candidate.steps else 1.0
             return doubt * expected * self._objective.figure(self._original)
         return figure
 

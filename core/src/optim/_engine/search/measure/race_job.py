@@ -179,7 +179,7 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
     own, other = paired_times(lane, base, rounds.kept)
     base_ms = np.median(paired_times(base, base, rounds.kept)[0], axis=0) * 1e3
     by_round = round_ratios(lane, base, rounds.kept)
-    ratio = paired_ratio(by_round, [1.0] * len(by_round))
+    ratio = paired_ratio(by_round)
     own_ms = np.exp(np.log(own).mean(axis=1)) * 1e3
     each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(

@@ -335,7 +335,10 @@ class Rounds:
         """How the best lane stands by the goal's clock; lanes that are clearly beaten stop racing."""
         base, kept = self.lanes[0], self.kept
         racing = {i: lane for i, lane in self.lanes.items() if i and lane.racing}
-        ratios = {i: goal_ratio(one.goal, base.goal, kept) or ratio_of(one, base, kept) for i, one in racing.items()}
+        ratios = {
+            i: goal_ratio(one.goal, base.goal, kept) or paired_ratio(round_ratios(one, base, kept))
+            for i, one in racing.items()
+        }
         if not ratios:
             return None
         best = min(ratios.values(), key=lambda ratio: ratio.value)
@@ -344,12 +347,6 @@ class Rounds:
                 racing[i].racing = False
         rivals = [ratio for i, ratio in ratios.items() if ratio is not best and racing[i].racing]
         return Leader(best, alone=all(ratio.low > best.high for ratio in rivals))
-
-
-def ratio_of(lane: Lane, base: Lane, kept: list[int]) -> Ratio:
-    """A lane's ratio to the base, over rounds."""
-    ratios = round_ratios(lane, base, kept)
-    return paired_ratio(ratios, [1.0] * len(ratios))
 
 
 def round_ratios(lane: Lane, base: Lane, kept: list[int]) -> list[float]:

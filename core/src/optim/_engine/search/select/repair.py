@@ -101,6 +101,7 @@ class Repairs:
 
     Attributes:
         near: what may be repaired with more time.
+        repaired_as: the options that repairs found, by the step that broke the budget.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Repairs:
         self._judge = judge
         self._chains = chains
         self._node_costs: dict[str, dict[str, NodeCost]] = {}
-        self._repaired_as: dict[StepKey, dict[str, Any]] = {}
+        self.repaired_as: dict[StepKey, dict[str, Any]] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
         self.near: dict[tuple[str, StepKey], Guess] = {}
 
@@ -145,10 +146,6 @@ class Repairs:
     def closest(self, tried: Sequence[Guess]) -> Guess | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
         return min(filter(self.is_near, tried), key=lambda one: one.drift, default=None)
-
-    def known_for(self, step: Step) -> dict[str, Any] | None:
-        """Returns the options that a repair of a step found on another chain; None where nobody knows."""
-        return self._repaired_as.get(step.key)
 
     def repair(self, one: Guess) -> Candidate | None:
         """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
@@ -189,7 +186,7 @@ class Repairs:
         repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
         if repair is None:
             return None
-        options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
+        options = self.repaired_as[broken.step.key] = _keeping(broken.step, repair)
         again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent))
         again.attempt.notes = (repair.text(offered.over_models.kept),)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0

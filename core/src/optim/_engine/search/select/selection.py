@@ -69,7 +69,7 @@ class Selection:
         measured = self._timed(ranking, finalists) if self._board.target.timed else self._first_right(finalists)
         while (chosen := self._choose(measured)) is not None:
             broken = self.objective.original_objection(self._board.original)
-            if self.objective.basis is not Basis.CALLS or broken:  # it need not be faster than the original
+            if self.objective.goal.basis is not Basis.CALLS or broken:  # it need not be faster than the original
                 break
             rest = self._chains.without_gains_of_load(chosen)
             if rest is None and not self._chains.changes_nothing(chosen.candidate):

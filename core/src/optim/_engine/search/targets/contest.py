@@ -113,8 +113,18 @@ class Contest:
     def time_originals(self) -> None:
         """Time the original on each beside the baseline, in a few rounds; on the baseline its ratio is 1."""
         for one in self.entrants:
-            if one.bench.original.target:
-                self._time_original(one)
+            if not one.bench.original.target:
+                continue
+            one.bench.say("timing the original against the baseline")
+            effort = first_look(one.beam.time)
+            base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
+            if result.ratio is None:
+                one.fail(result.failure or _NOT_TIMED)
+                continue
+            one.beam.board.objective.base = base
+            one.beam.start = replace(one.beam.start, lane=result)
+            if not one.objection:
+                one.beam.board.explored([one.beam.start])
 
     def recalled(self) -> tuple[Entrant, list[Measured]] | None:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
@@ -201,18 +211,6 @@ class Contest:
         if best is None or one.beam.board.objective.excess(best):
             return math.inf
         return one.beam.rank.figure(best)
-
-    def _time_original(self, one: Entrant) -> None:
-        one.bench.say("timing the original against the baseline")
-        effort = first_look(one.beam.time)
-        base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
-        if result.ratio is None:
-            one.fail(result.failure or _NOT_TIMED)
-            return
-        one.beam.board.objective.base = base
-        one.beam.start = replace(one.beam.start, lane=result)
-        if not one.objection:
-            one.beam.board.explored([one.beam.start])
 
     @contextmanager
     def _on(self, one: Entrant) -> Iterator[None]:
