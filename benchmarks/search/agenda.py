@@ -291,7 +291,7 @@ class AgendaBeam(Beam):
             for one in (one for one in held if one.is_open):
                 self.board[one.candidate].hoped = math.exp(-one.gain)
                 items.append(Measured(one.candidate))
-        return self.rank.of(items)
+        return self.board.ranked(items)
 
     # what is known
 

@@ -151,8 +151,8 @@ def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
     contest = object.__new__(Contest)
     contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
-    board = SimpleNamespace(objective=contest._objective)
-    beam = SimpleNamespace(board=board, rank=SimpleNamespace(figure=lambda item: item.ratio))
+    board = SimpleNamespace(objective=contest._objective, figure=lambda item: item.ratio)
+    beam = SimpleNamespace(board=board)
     slow, fast = (
         SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
         for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))

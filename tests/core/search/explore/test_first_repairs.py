@@ -64,7 +64,7 @@ def found():
             guess=lambda planned, parent, some: Guess(planned, parent, row(some[0].options["drift"]), ()),
             tried=lambda guesses, seconds: [replace(one, tried=answered) for one in guesses],
         )
-        looks = FirstLooks(expander, SimpleNamespace(board=board), SimpleNamespace(for_candidate=lambda: 1.0))
+        looks = FirstLooks(expander, SimpleNamespace(board=board, time=SimpleNamespace(for_candidate=lambda: 1.0)))
         first, proposals = row(0.1), tuple(Proposal({"drift": drift}) for drift in others)
         first.seconds = 5.0
         looked = [Look(planned, _ORIGINAL, first, proposals, answered, candidate=_made("beyond"), holds=False)]

@@ -1,4 +1,4 @@
-"""The board of a search: what it looks for, one record of each model, and one row of the report for each attempt."""
+"""The board of a search: what it looks for, a record of each model, their order, and a row of the report each try."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from dataclasses import dataclass, field, replace
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Answer
-from optim._engine.search.front import points_of
+from optim._engine.search.front import points_of, tie_of
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import broken_bound, missing_rows, why_dropped, why_kept
-from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus, chain_of
+from optim._engine.search.state import (
+    ITSELF,
+    Attempt,
+    Candidate,
+    ChainKey,
+    LaneResult,
+    Measured,
+    Step,
+    StepStatus,
+    chain_of,
+)
+from optim._engine.search.taste import SURPRISE
 from optim._engine.sources.evidence import SourceDrift
+from optim.goal import Basis
 from optim.model import Model
 from optim.passes import Stage
 from optim.target import Target
+
+_SAME_SIZE = 0.03
+"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
 
 _NOT_PROVEN = "the run ended before the final check of it; give more with --search-seconds"
 
@@ -221,6 +236,38 @@ class Board:
     def points(self, delivered: Candidate | None = None) -> list[Measured]:
         """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
         return points_of(self.found, delivered)
+
+    # order
+
+    def figure(self, item: Measured) -> float:
+        """Returns what is made small, or what is hoped of it if it was not timed yet."""
+        figure = self.objective.figure(item)
+        if self.objective.is_accuracy:
+            return figure
+        expected = self[item.candidate].hoped
+        if expected is not None and (item.ratio is None or math.isinf(figure)):
+            doubt = SURPRISE if self.objective.goal.basis is Basis.CLOCK and item.candidate.steps else 1.0
+            return doubt * expected * self.objective.figure(Measured(self.original, ITSELF))
+        return figure
+
+    def ranked(self, items: Iterable[Measured]) -> list[Measured]:
+        """Returns them, the best first: what may keep within the bounds before what breaks one."""
+        return sorted(self._by_figure(list(items)), key=lambda item: self.objective.excess(item) > 0)
+
+    def _by_figure(self, items: list[Measured]) -> list[Measured]:
+        if self.objective.is_size and not self.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.candidate.size_bytes for item in items), default=1)
+            return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        if self.objective.is_size:
+            return sorted(items, key=lambda item: (self.figure(item), *tie_of(item)))
+        return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))
+
+    def joined(self, items: Sequence[Measured], others: Iterable[Measured]) -> list[Measured]:
+        """Returns them with those of others that are not among them, the best first."""
+        there = {item.digest for item in items}
+        more = {item.digest: item for item in others if item.digest not in there}
+        return self.ranked([*items, *more.values()]) if more else list(items)
 
     # rows
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
 from optim._engine.search.measure.clock import Clock
@@ -56,11 +55,11 @@ class FirstLooks:
         together: the fusions that gained and the lossy step that gained most, in one chain, where it was timed.
     """
 
-    def __init__(self, expander: Expander, clock: Clock, time: Deadline) -> None:
+    def __init__(self, expander: Expander, clock: Clock) -> None:
         self._expander = expander
         self._clock = clock
         self._board = board = clock.board
-        self._time = time
+        self._time = clock.time
         self._objective = board.objective
         self._promises: Promises = expander.promises
         self._repairs = expander.repairs

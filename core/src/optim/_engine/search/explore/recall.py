@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.search.deadline import LATER
 from optim._engine.search.experience import Experience, WonStep, keep, nearest, read, with_names, with_places
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.measure.clock import Clock
@@ -49,7 +49,6 @@ class Recall:
         say: tells whoever waits what is tried.
         plan: passes of the run.
         expander: has steps tried.
-        figure: tells what the goal makes small, of a model that was measured.
 
     Attributes:
         is_on: whether records are read and written; tests of searches go without.
@@ -58,24 +57,14 @@ class Recall:
 
     is_on: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        store: Store,
-        say: Callable[[str], None],
-        plan: Plan,
-        expander: Expander,
-        clock: Clock,
-        time: Deadline,
-        figure: Callable[[Measured], float],
-    ) -> None:
+    def __init__(self, store: Store, say: Callable[[str], None], plan: Plan, expander: Expander, clock: Clock) -> None:
         self._store = store
         self._say = say
         self._plan = plan
         self._expander = expander
         self._clock = clock
         self._board = clock.board
-        self._time = time
-        self._figure = figure
+        self._time = clock.time
         self.won: Experience | None = None
         self._run: Experience | None = None
         self._known: list[Experience] = []
@@ -208,7 +197,7 @@ class Recall:
 
     def _to_original(self, item: Measured) -> float | None:
         """The goal's figure to the original's; None if one of them is not known."""
-        found, before = self._figure(item), self._figure(Measured(self._board.original, ITSELF))
+        found, before = self._board.figure(item), self._board.figure(Measured(self._board.original, ITSELF))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
     def _made(self, one: Experience) -> Candidate | None:

@@ -130,7 +130,7 @@ class Contest:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
         names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
         found = [(one, items) for one in there if (items := one.beam.recalled(names))]
-        return min(found, key=lambda pair: pair[0].beam.rank.figure(pair[1][0]), default=None)
+        return min(found, key=lambda pair: pair[0].beam.board.figure(pair[1][0]), default=None)
 
     def end_with(self, winner: Entrant) -> None:
         """Have the other targets say that they were not searched, because what won before on this one won again."""
@@ -191,7 +191,7 @@ class Contest:
 
     def may_beat(self, one: Entrant, winner: Measured, of: Entrant) -> bool:
         """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
-        best, proven = self._best(one), of.beam.rank.figure(winner)
+        best, proven = self._best(one), of.beam.board.figure(winner)
         if best <= DIFFER * proven:
             return True
         if self._objective.is_latency:
@@ -200,7 +200,7 @@ class Contest:
 
     def is_better(self, one: tuple[Measured, Entrant], other: tuple[Measured, Entrant]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
-        figure, others = (of.beam.rank.figure(item) for item, of in (one, other))
+        figure, others = (of.beam.board.figure(item) for item, of in (one, other))
         if abs(figure - others) > SAME * others:
             return figure < others
         return beats(one[0], other[0])
@@ -210,7 +210,7 @@ class Contest:
         best = next(iter(one.ranking), None)
         if best is None or one.beam.board.objective.excess(best):
             return math.inf
-        return one.beam.rank.figure(best)
+        return one.beam.board.figure(best)
 
     @contextmanager
     def _on(self, one: Entrant) -> Iterator[None]:
@@ -224,7 +224,7 @@ class Contest:
     def _held(self, one: Entrant, items: Sequence[Measured]) -> list[Measured]:
         """What may be delivered, best first: the original there only where it is right."""
         found = [item for item in items if item.candidate.steps or not one.objection]
-        return one.beam.rank.of(found)
+        return one.beam.board.ranked(found)
 
 
 def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]) -> list[Entrant]:
