@@ -340,7 +340,7 @@ def judge_lock(bench: Workbench) -> Verdict:
     time.notes = bench.deadline.notes
     board = Board(bench.original, bench.target, bench.objective, bench.budget)
     candidate = _repeat(bench, board, bench.settings.chain or ())
-    chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time, of_winner=True))
+    chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time))
     selection = Selection(Clock(Races(bench), board, time), chains, SourceGate(bench, board))
     if bench.target.timed:
         measured = selection.measure([candidate])

@@ -59,13 +59,6 @@ class Grown:
         """Whether its last step is new and only makes way: not worth a race, it goes on as its parent would."""
         return candidate.steps[-1].role is Role.ENABLE and self.is_new(candidate)
 
-    def is_still(self, beam: Sequence[Measured]) -> bool:
-        """Whether it is the beam itself."""
-        if len(self.candidates) != len(beam):
-            return False
-        pairs = zip(self.candidates, beam, strict=True)
-        return all(not candidate.steps or candidate is parent.candidate for candidate, parent in pairs)
-
     def promised(self, candidate: Candidate, promises: Promises) -> float:
         """The latency to expect of a candidate, as a ratio to the original."""
         parent = self.parents[candidate.digest]
@@ -114,9 +107,9 @@ class Beam:
         costs = PassCosts.known(bench.store)
         self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
         self._races, self._source = Races(bench), SourceGate(bench, self.board)
-        idle = IdleSettings(bench.session_digests, self.time, of_winner=True)
+        idle = IdleSettings(bench.session_digests, self.time)
         self._chains = Chains(bench.try_step, self.board, self.time, idle)
-        kernels = KernelGains(bench, bench.work)
+        kernels = KernelGains(bench)
         self._expander = Expander(bench, self.board, self.time, self._promises, kernels, self._chains, self._source)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(self._races, self.board, self.time)
@@ -264,8 +257,8 @@ class Beam:
             sized = list(map(Measured, grown.candidates))
             self.board.explored(sized)
             return self.board.ranked(sized)
-        if grown.is_still(beam):
-            return list(beam)
+        if not any(map(grown.is_new, grown.candidates)):
+            return [grown.parents[one.digest] for one in grown.candidates]
         best = self._race(grown, beam, stage)
         self._write_rows(grown, best)
         return self.board.ranked(list(best.values()))

@@ -18,7 +18,6 @@ from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, step_of
@@ -56,8 +55,8 @@ class Expander:
         self._board = board
         self._time = time
         self._source = source
-        self._idle = IdleSettings(bench.session_digests, time)
         self._broken: dict[StepKey, tuple[str, str]] = {}
+        self._chains = chains
         self.promises = promises
         self.kernels = kernels
         self.asker = Asker(bench, time)
@@ -98,12 +97,12 @@ class Expander:
             for one in asked[planned.name].changing
             if one.result is not None
         ][:most]
-        idle = self._idle.reasons(candidate, found)
+        idle = self._chains.idle.reasons(candidate, found)
         return [one for one in found if one.digest not in idle]
 
     def without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
         """Leaves out settings that change nothing; their rows say so."""
-        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
+        idle = self._chains.idle.reasons(candidate, [one for one, _ in tuned])
         for one, attempt in tuned:
             if one.digest in idle:
                 attempt.settle(StepStatus.DROPPED, idle[one.digest])
