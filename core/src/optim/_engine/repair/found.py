@@ -24,9 +24,6 @@ processor time of floats with 40 convolutions here and there in float, 0.73 with
 drift of 0.045 and less.
 """
 
-REPAIR_SAMPLES = 8
-"""Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
-
 SHARE_TO_LEARN = 0.5
 """The share of the time, or of the evaluations, that measures what nodes cost; the rest measures what that proposes."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.jobs import session_digests
 from optim._engine.jobs.recorded import last_lines
-from optim._engine.repair.found import REPAIR_SAMPLES
 from optim._engine.search.board import Applied
 from optim._engine.search.deadline import GRACE_S
 from optim._engine.search.preparation import Preparation
@@ -34,6 +32,10 @@ _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
 
+REPAIR_SAMPLES = 8
+"""Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
+
+
 @dataclass(eq=False)
 class Workbench(Preparation):
     """Tries candidates of one run, once it is prepared.
@@ -44,7 +46,6 @@ class Workbench(Preparation):
 
     made: set[Path] = field(default_factory=set, init=False)
     _tried: dict[str, Applied] = field(default_factory=dict, init=False)
-    _stopped: dict[str, tuple[float, Applied]] = field(default_factory=dict, init=False)
 
     def aim_at(self, settings: RunSettings) -> None:
         """Go on with other settings, before anything is prepared: what keys say follows them."""
@@ -122,9 +123,6 @@ class Workbench(Preparation):
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
-        not_enough_s, stopped = self._stopped.get(key, (0.0, None))
-        if not anew and stopped is not None and timeout_s <= not_enough_s:  # it would be stopped again
-            return replace(stopped, seconds=0.0)
         tried = None if anew else self.runner.known(key, Applied, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
@@ -144,10 +142,7 @@ class Workbench(Preparation):
             trace = failed.details if failed.kind == "raised" else ""
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            tried = Applied(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
-            if failed.kind in ("limit", "timeout"):
-                self._stopped[key] = (math.inf if failed.kind == "limit" else timeout_s), tried
-            return tried
+            return Applied(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
         tried = self._tried[key] = Applied(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)

@@ -284,8 +284,6 @@ class Beam:
         owner = {lane.digest: one for one in grown.candidates for lane in (one, *variants[one.digest])}
         least = 2 * sum(map(grown.is_new, racing))  # each new graph as it is, and under its first settings
         measured = self.clock.explore(lanes, _SHARE_OF_A_STAGE / self._legs_left, least)
-        if alone := self._wrong_with_settings(lanes, owner, measured):
-            measured += self.clock.explore(alone, 0.0, len(alone))
         self.board.explored(measured)
         for lane in lanes:  # a graph that was wrong under every setting it was looked at with
             score = self.clock.board[owner[lane.digest]]
@@ -296,14 +294,6 @@ class Beam:
             if one.steps and one not in racing and one.digest not in best:
                 best[one.digest] = replace(grown.parents[one.digest], candidate=one)
         return best
-
-    def _wrong_with_settings(
-        self, lanes: Sequence[Candidate], owner: Mapping[str, Candidate], measured: Sequence[Measured]
-    ) -> list[Candidate]:
-        """Returns graphs that broke the budget with settings, and have no time: without settings they may be right."""
-        wrong = unique(owner[lane.digest] for lane in lanes if self.board[lane].broken is not None)
-        timed = {owner[item.digest].digest for item in measured}
-        return [one for one in wrong if one.digest not in timed and self.board[one].broken is None]
 
     def _note_settings(self, measured: Sequence[Measured], owner: Mapping[str, Candidate]) -> None:
         """Notes what the settings that graphs were looked at through gained, for the tune stage."""

@@ -142,8 +142,8 @@ def race(request: Request, effort: Effort, turn: Turn = nullcontext) -> Answer:
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], LateLane):
-            late = LaneResult(open_s=open_s, cut_short=True, out_of_time=True, late=opened[0].late)
-            return Answer(late, tuple(LaneResult(out_of_time=True) for _ in request.lanes))
+            unopened = LaneResult(open_s=open_s, cut_short=True, out_of_time=True, late=opened[0].late)
+            return Answer(unopened, tuple(LaneResult(out_of_time=True) for _ in request.lanes))
         if isinstance(opened[0], WorkerFailed):
             raise opened[0]
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, Lane)}

@@ -16,15 +16,7 @@ from typing import Any
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.repair.costs import NodeCost
-from optim._engine.repair.found import (
-    MOST_WORK_KEPT,
-    PART_FOR_THE_METRIC,
-    REPAIR_SAMPLES,
-    REPAIRABLE,
-    MeasuredSet,
-    Repair,
-    why_none,
-)
+from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, MeasuredSet, Repair, why_none
 from optim._engine.search.board import NOT_TRIED, Applied, Board
 from optim._engine.search.deadline import GRACE_S, LATER, LEAST_REPAIR_S, Deadline
 from optim._engine.search.plan import Planned
@@ -32,7 +24,7 @@ from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Application, Attempt, Candidate, Step, StepKey
 from optim._engine.search.taste import TURN
-from optim._engine.search.workbench import Workbench
+from optim._engine.search.workbench import REPAIR_SAMPLES, Workbench
 from optim.goal import Basis
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire

@@ -327,16 +327,13 @@ class Selection:
     def _promising(self, items: Sequence[Measured], measured: Sequence[Measured]) -> list[Candidate]:
         """Returns what looked better than all that held, the best first.
 
-        A wrong graph is mostly wrong under other settings too, so these come last.
-
         Where something held and nothing failed, a quick look that promised more has been outrun, not cut short.
         """
         best = self._best(measured)
         if math.isfinite(best) and not self.objections:
             return []
         chosen: list[Candidate] = []
-        wrong = {one.model.path for one in self._judged if self._board[one].broken is not None}
-        for item in sorted(items, key=lambda item: (item.candidate.model.path in wrong, self.objective.figure(item))):
+        for item in sorted(items, key=self.objective.figure):
             reached = self.objective.figure(item) < best and not self._board[item.candidate].is_late
             if reached and not item.candidate.is_original and self._board[item.candidate].broken is None:
                 chosen.append(item.candidate)
