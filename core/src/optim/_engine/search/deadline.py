@@ -31,7 +31,7 @@ from time import time as wall_clock
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.lane_costs import AGAIN_LANES, RACE_S, LaneCosts
+from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.taste import FEW, KEPT
 
@@ -269,7 +269,7 @@ class Deadline:
 
     def lanes_at_the_end(self, wanted: int) -> int:
         """How many of so many models there is time to prove, one at least."""
-        wanted = self.lanes.most_timed(wanted)
+        wanted = min(wanted, max(AGAIN_LANES, self.lanes.rounds_in(self.lanes.race_s, LEAST_ROUNDS) - 1))
         fit = (lanes for lanes in range(1, wanted + 1) if self.lanes.proof_s(lanes) <= self.spare_s)
         return max(fit, default=min(1, wanted))
 

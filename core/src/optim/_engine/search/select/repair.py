@@ -244,7 +244,8 @@ class Repairs:
         if known is not None:
             return known.repair
         bench.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
-        learned = self._node_costs.setdefault(_kind_of(trial), {})
+        others = sorted((name, value) for name, value in trial.options.items() if name not in ("keep", "finer"))
+        learned = self._node_costs.setdefault(f"{trial.offered.name} {others!r}", {})  # alike whichever nodes are left
         most = None if bench.goal.basis is Basis.SIZE else _MOST_EVALUATIONS
         asked = bench.candidate_request(trial, samples)
         request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
@@ -347,9 +348,3 @@ def _keeping(step: Step, repair: Repair) -> dict[str, Any]:
     if "finer" in step.options:
         options["finer"] = [*(name for name in step.options["finer"] if name not in repair.keep), *repair.finer]
     return options
-
-
-def _kind_of(trial: Application) -> str:
-    """What trials have in common whose nodes cost about the same: the pass and its options, but for single nodes."""
-    options = {name: value for name, value in trial.options.items() if name not in ("keep", "finer")}
-    return f"{trial.offered.name} {sorted(options.items())!r}"
