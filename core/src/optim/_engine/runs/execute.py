@@ -14,6 +14,7 @@ from typing import Any
 from optim._engine.backends.held import needs_device_check
 from optim._engine.compare.recast import variant_models
 from optim._engine.jobs import ingest
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -29,7 +30,7 @@ from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_w
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.exported import ExportedGraph
 from optim._engine.standing import let_stand
-from optim._engine.store import Store, cache_key
+from optim._engine.store import Store, cache_key, names_in_messages
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
 from optim.goal import GoalRequest
@@ -301,14 +302,19 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
         return ""
     if not needs_device_check(won.registry.backend(won.target.backend), won.target):
         return ""
-    from optim._engine.jobs import check_result
+    from optim._engine.compare.independent import CheckedResult
+    from optim._engine.jobs import check_device
 
     time = won.deadline
     within_s = min(time.for_original / 2, max(0.0, time.left))
-    without, drift = tuple(won.settings.without), candidate.drift.relative_error
-    request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
-    most_s = min(won.settings.timeout_s, time.left)
-    return check_result.unchecked_result(won.runner, request, most_s)
+    compared, without = won.comparison(candidate), tuple(won.settings.without)
+    result = CheckedResult(candidate.model, compared.interfaces, candidate.drift.relative_error)
+    request = check_device.Request(compared.place, without, compared.reference, within_s, result)
+    timeout_s = max(STARTING_S, min(won.settings.timeout_s, time.left))
+    reason = check_device.checked(request, won.runner, timeout_s).reason
+    for stored, name in names_in_messages(candidate.model.path, Path("model.onnx")).items():
+        reason = reason.replace(stored, name)
+    return f"no independent runtime checked what {won.target.name} computes of the result: {reason}" if reason else ""
 
 
 def _contested(
