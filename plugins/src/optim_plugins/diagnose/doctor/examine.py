@@ -14,15 +14,13 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from optim._engine.plugins.lazy_names import import_defect, missing_in_functions
-from optim._engine.plugins.permission import DISABLE_VARIABLE
-from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
-from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.survey import SurveyedPass, survey_passes
+from optim.engine.doctor import DISABLE_VARIABLE, LoadedPlugin, PluginInfo, Registry, State, SurveyedPass, survey_passes
 from optim.errors import OptimError
 from optim.hooks import Command
 from optim.metric import MetricFamily
 from optim.passes import Stage
+from optim_plugins.diagnose.doctor.environment import diagnose
+from optim_plugins.diagnose.doctor.imports import import_defect, missing_in_functions
 
 _RUNTIMES = (
     "onnxruntime",
@@ -159,8 +157,6 @@ def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
 
 def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     """Of isolated plugins: one that was never made may be meant so, one that is broken is not."""
-    from optim.isolation.diagnosis import diagnose
-
     for plugin in plugins:
         if plugin.state is State.OK and plugin.isolation is not None and (found := diagnose(plugin.isolation)):
             severity = Severity.PROBLEM if found.broken else Severity.NOTE
