@@ -92,21 +92,15 @@ PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in regist
 def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
     if not names:
         return
-    from optim._engine.plugins.permission import disable
-
-    if not ctx.resilient_parsing:  # a shell that completes wants no error
-        _require_installed(names)
-    disable(names)
-
-
-def _require_installed(names: Iterable[str]) -> None:
     from optim._engine.plugins.discovery import installed_names
+    from optim._engine.plugins.permission import disable
     from optim.errors import unknown_name
 
     known = installed_names()
-    for name in names:
-        if name not in known:
-            raise unknown_name("plugin", name, known, fix="optim plugins list")
+    unknown = [name for name in names if name not in known]
+    if unknown and not ctx.resilient_parsing:  # a shell that completes wants no error
+        raise unknown_name("plugin", unknown[0], known, fix="optim plugins list")
+    disable(names)
 
 
 def _disabling(*, hidden: bool) -> Callable[[Decorated], Decorated]:

@@ -44,7 +44,7 @@ class OptimGroup(click.Group):
         from optim._engine.plugins.registry import load_registry
 
         registry = load_registry()
-        if offer := registry.commands().get(cmd_name):
+        if offer := registry.offered("command").get(cmd_name):
             return _import_added(offer)
         if owner := RESERVED_NAMES["command"].get(cmd_name):
             registry.require_plugin(owner, f"optim {cmd_name} cannot be used")
@@ -90,7 +90,7 @@ def module_of(verb: str) -> str:
 def _added() -> Mapping[str, Offer]:
     from optim._engine.plugins.registry import load_registry
 
-    return load_registry().commands()
+    return load_registry().offered("command")
 
 
 def _as_command(offer: Offer) -> Command:

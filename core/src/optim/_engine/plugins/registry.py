@@ -186,18 +186,10 @@ class Registry:
         found: type[Backend] = self.offer("backend", name).value
         return found
 
-    def backends(self) -> dict[str, type[Backend]]:
-        """All backends by name."""
-        return {name: offer.value for name, offer in self.offered("backend").items()}
-
     def is_reference_only(self, target: Target) -> bool:
         """Whether the backend of a target opens no model; see :attr:`optim.Backend.reference_only`."""
-        kind = self.backends().get(target.backend)
-        return kind is not None and kind.reference_only
-
-    def commands(self) -> Mapping[str, Offer]:
-        """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
-        return self.offered("command")
+        offer = self.offered("backend").get(target.backend)
+        return offer is not None and bool(offer.value.reference_only)
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
         """What plugins offer of a kind by name; kinds are those of the hooks ``optim_KINDs``."""

@@ -184,7 +184,7 @@ def _offers(registry: Registry) -> Iterator[Remark]:
 def _targets(registry: Registry) -> Iterator[Remark]:
     for name, offer in registry.offered("target").items():
         target = offer.value
-        if target.backend not in registry.backends():
+        if target.backend not in registry.offered("backend"):
             yield Remark(
                 Severity.PROBLEM,
                 f"target {name}",
@@ -249,7 +249,7 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for name, offer in registry.offered("layout").items():
         if isinstance(offer.value.options, str):
             named[f"layout {name}", offer.value.options] = ("its options", offer.plugin)
-    for name, offer in registry.commands().items():
+    for name, offer in registry.offered("command").items():
         path = offer.value.path if isinstance(offer.value, Command) else str(offer.value)
         named[f"command {name}", path] = ("its code", offer.plugin)
     for (subject, path), (what, plugin) in named.items():
