@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optim.errors import OptimError
@@ -30,10 +30,6 @@ class OptionRow:
     default: Any
     required: bool
     description: str
-
-    def as_fields(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
 
 
 def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[OptionRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,7 @@ def show_command(name: str, as_json: bool) -> None:
     item = _find(name, registry)
     options = describe_options(item.offered.pass_class, item.offered.plugin)
     if as_json:
-        print_json({**_as_fields(item), "options": [option.as_fields() for option in options]})
+        print_json({**_as_fields(item), "options": [asdict(option) for option in options]})
         return
     _print_pass(item)
     if options:
