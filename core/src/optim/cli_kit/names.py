@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optim.errors import OptimError, unknown_name
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
         from click.shell_completion import CompletionItem
 
         from optim._engine.plugins.registry import load_registry
-        from optim.errors import OptimError
 
         try:
             known = sorted(self._known(load_registry()))
@@ -94,7 +95,6 @@ def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...])
         return
     from optim._engine.plugins.discovery import installed_names
     from optim._engine.plugins.permission import disable
-    from optim.errors import unknown_name
 
     known = installed_names()
     unknown = [name for name in names if name not in known]

@@ -8,7 +8,7 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import OptimError
+from optim.errors import OptimError, describe_exception
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -43,7 +43,6 @@ def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[
 
 
 def _options_class(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> type[PassOptions]:
-    from optim.errors import describe_exception
     from optim.options import options_class
 
     try:

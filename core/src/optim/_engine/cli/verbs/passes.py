@@ -10,6 +10,7 @@ import click
 
 from optim.cli_kit.names import PASS_NAME, TARGET_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
+from optim.errors import unknown_name
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def _running_order(registry: Registry) -> list[SurveyedPass]:
 
 def _find(name: str, registry: Registry) -> SurveyedPass:
     from optim._engine.plugins.survey import survey_passes
-    from optim.errors import unknown_name
 
     found = {item.offered.name: item for item in survey_passes(registry)}
     if name not in found:

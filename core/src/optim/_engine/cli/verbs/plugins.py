@@ -57,18 +57,16 @@ class _PluginsGroup(click.Group):
 def _stand_in(name: str) -> click.Command:
     """The command of a distribution that is not installed; it says which one to install."""
     folder, does = _DISTRIBUTIONS[name]
-    package, fix = f"optim-{folder}", f"in a clone of optim: pip install ./{folder}"
+    about = f"{does}; needs optim-{folder}.\n\nIn a clone of optim: pip install ./{folder}"
 
-    @click.command(
-        name, help=f"{does}; needs {package}.\n\n{fix.capitalize()}", context_settings={"ignore_unknown_options": True}
-    )
+    @click.command(name, help=about, context_settings={"ignore_unknown_options": True})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
     def missing(words: tuple[str, ...]) -> None:
         raise OptimError.usage(
             f"{folder}-missing",  # errors: plugins-missing, testing-missing
-            f"optim plugins {name} is a command of {package}",
-            f"{package} is not installed",
-            fix,
+            f"optim plugins {name} is a command of optim-{folder}",
+            f"optim-{folder} is not installed",
+            f"in a clone of optim: pip install ./{folder}",
         )
 
     return missing
