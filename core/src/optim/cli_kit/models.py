@@ -5,14 +5,12 @@ Each function does the same as ``optim run``, with the same errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from optim.arrays import Feeds, Outputs
     from optim.context import Context
     from optim.model import Model
@@ -41,13 +39,6 @@ def read_model(path: Path, store: Path) -> Model:
     from optim._engine.graphs.ingest import ingest
 
     return ingest(path, store)
-
-
-def read_unchecked(path: Path) -> ir.Model:
-    """Reads the graph of a file without a check. optim or onnx may refuse the graph."""
-    from optim._engine.graphs.ingest import read_unchecked as read
-
-    return read(path)
 
 
 def look_at(path: Path) -> Model:
@@ -134,29 +125,7 @@ def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 
         feeds: folder of ``read_feeds``; None: the context has no samples.
         seed: seed of the context's generator.
     """
-    if feeds is None:
-        return _without_samples(target, store, seed)
     from optim._engine.jobs.offer import Calibration
     from optim._engine.jobs.offer import context_for as make
 
-    return make(target, store, Calibration(feeds), seed)
-
-
-@contextmanager
-def _without_samples(target: Target, store: Path, seed: int) -> Iterator[Context]:
-    import logging
-    from tempfile import TemporaryDirectory
-
-    from optim.context import Context
-
-    with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
-        yield Context(
-            target=target,
-            scratch=Path(scratch),
-            store=store,
-            seed=seed,
-            samples=lambda: iter(()),
-            log=logging.getLogger("optim.pass"),
-            report_progress=lambda share, text: None,
-            feeds_given=False,
-        )
+    return make(target, store, None if feeds is None else Calibration(feeds), seed)

@@ -207,11 +207,11 @@ def _tuned(transformation: Pass, options: object, request: Request, context: Con
 
 @contextmanager
 def context_for(
-    target: Target, store: Path, samples: Calibration, seed: int, score: Callable[[Path], float] | None = None
+    target: Target, store: Path, samples: Calibration | None, seed: int, score: Callable[[Path], float] | None = None
 ) -> Iterator[Context]:
     """A context whose scratch folder lies beside the store (same disk) and goes away with it.
 
-    ``score`` is the context's.
+    Without ``samples`` the context has none. ``score`` is the context's.
     """
     store.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
@@ -220,10 +220,10 @@ def context_for(
             scratch=Path(scratch),
             store=store,
             seed=seed,
-            samples=samples,
+            samples=samples or (lambda: iter(())),
             log=logging.getLogger("optim.pass"),
             report_progress=lambda share, text: None,
-            feeds_given=samples.feeds_given,
+            feeds_given=samples is not None and samples.feeds_given,
             score=score,
         )
 

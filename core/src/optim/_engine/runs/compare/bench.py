@@ -149,8 +149,8 @@ def _bench_targets(
         for name, why in failed.items():
             not_here = why.status is ExitStatus.TARGET_UNAVAILABLE
             rows.append(_not_timed(model, name, f"{why.what}: {why.cause}", not_here=not_here))
-        absent = () if chosen.auto else chosen.absent
-        rows += [_not_timed(model, one.name, one.reason, not_here=True) for one in absent]
+        absent = {} if chosen.auto else chosen.absent
+        rows += [_not_timed(model, name, why, not_here=True) for name, why in absent.items()]
         names = ",".join(one.name for one in chosen.targets)
         return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
     raise none_runs(failed, chosen)
