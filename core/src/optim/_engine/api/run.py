@@ -14,8 +14,7 @@ from optim._engine.sources.naming import fetched, needs_export, quiet
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts import LayoutReport
-    from optim._engine.reports.schema import Report
+    from optim._engine.reports.schema import LayoutReport, Report
     from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.search.settings import RunSettings
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optim._engine.goals.bounds import Bound, judged_by_core
 from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
 from optim._engine.jobs.start_up import StartUp
-from optim._engine.reports.parts import LayoutReport
+from optim._engine.reports.schema import LayoutReport, Report
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -22,9 +22,6 @@ from optim.backend import Check
 from optim.errors import ExitStatus
 from optim.goal import Basis, Goal, Words
 from optim.target import Target
-
-if TYPE_CHECKING:
-    from optim._engine.reports.schema import Report
 
 
 class RunStatus(StrEnum):

@@ -12,7 +12,7 @@ from optim._engine.plugins.registry import Registry
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts import LayoutReport
+    from optim._engine.reports.schema import LayoutReport
     from optim._engine.search.settings import RunSettings
 
 Say = Callable[[str], None]

@@ -24,8 +24,7 @@ from optim.layout import carry_files
 from optim.onnx.libraries import operator_libraries
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts import LayoutReport
-    from optim._engine.reports.schema import Report
+    from optim._engine.reports.schema import LayoutReport, Report
     from optim._engine.runs.delivering import LayoutRequest
     from optim.model import Model
 
