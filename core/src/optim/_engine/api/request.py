@@ -7,10 +7,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import merged, said_bounds
-from optim._engine.goals.generating import asked_workload
+from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.graphs.user_files import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import PRESETS, RunSettings, parse_stage
@@ -58,9 +59,8 @@ def settings_from(
     lock = None
     settings = RunSettings(source=source, export=export, goal_is_said=False)
     if recipe is not None:
-        from optim._engine.runs.locking import apply_recipe
-
-        settings, lock = apply_recipe(settings, recipe)
+        written, lock = _read_recipe(recipe)
+        settings = replace(settings, **_fields_said(written), chain=lock.chain() if lock is not None else None)
     given = _fields_said(words)
     if "max_drift" in given and given.get("lossless"):
         raise OptimError.usage(
@@ -75,8 +75,6 @@ def settings_from(
         changes.setdefault("max_mismatch", 0.0)
     if "max_drift" in given:
         changes["lossless"] = False
-    if "goal" in given:
-        changes["goal_is_said"] = True
     if "bounds" in given:
         changes["bounds"] = merged(settings.bounds, given["bounds"])
     settings = replace(settings, **changes)
@@ -87,8 +85,29 @@ def settings_from(
     return settings, lock
 
 
+def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock | None]:
+    """The words of a recipe or of a lock, as the user would say them, and the lock if it is one."""
+    from optim._engine.recipes.lock import load_recipe_or_lock
+    from optim._engine.recipes.recipe import Recipe, recipe_from
+
+    found = load_recipe_or_lock(recipe) if isinstance(recipe, Path) else recipe_from(recipe, Path("recipe"))
+    if isinstance(found, Recipe):
+        return {**dict(found), **dict(found.budget), "named": found.named()}, None
+    assert isinstance(recipe, Path)
+    words = {
+        "target": found.target.name,
+        "baseline": found.target.baseline,
+        "goal": found.goal,
+        "workload": Workload.parse(found.generate or ""),
+        "metric": found.metric,
+        "data": found.data_beside(recipe),
+        "seed": found.feeds.seed,
+    }
+    return {**words, **dict(found.budget)}, found
+
+
 def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of ``RunSettings`` that the user said, from words of the command line or of Python."""
+    """The fields of ``RunSettings`` among words of the command line, of Python, of a recipe or of a lock."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
     if "preset" in said:
@@ -103,6 +122,10 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
         found["stages"] = tuple(map(parse_stage, said["stages"]))
     if "generate" in said:
         found |= asked_workload(said["generate"], said.get("goal"))
+    if "goal" in found:
+        found["goal_is_said"] = True
+    if isinstance(metric := said.get("metric"), str):
+        found["metric"] = parse_metric(metric) if metric else None
     if "max_loss" in said:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
     if "max_mismatch" in said:

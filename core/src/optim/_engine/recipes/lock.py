@@ -133,6 +133,13 @@ class Lock(_LockTable):
 
         return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
 
+    def data_beside(self, path: Path) -> str | None:
+        """The samples of the run: as written, or beside the lock, which was read from ``path``."""
+        if self.feeds.data is None or Path(self.feeds.data).exists():
+            return self.feeds.data
+        beside = path.absolute().parent / self.feeds.data
+        return str(beside) if beside.exists() else self.feeds.data
+
 
 def header() -> Header:
     """The header of a lock that this optim writes."""
@@ -174,18 +181,11 @@ def lock_text(lock: Lock) -> str:
     for line in _OPENING.format(file_name=lock.source.file_name).splitlines():
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
-    document.add("goal", tomlkit.item(lock.goal))
-    if lock.generate is not None:
-        document.add("generate", tomlkit.item(lock.generate))
-    if lock.metric is not None:
-        document.add("metric", tomlkit.item(lock.metric))
-    values = lock.model_dump(mode="json", exclude_none=True)
-    for name in ("lock", "source", "target", "budget", "feeds"):
-        document.add(name, _table(values[name]))
-    if lock.passes:
-        document.add("passes", _passes(lock.passes))
-    document.add("session", _table(values["session"]))
-    document.add("result", _table(values["result"]))
+    values = lock.model_dump(mode="json", exclude_none=True, exclude={"passes"})
+    for name in sorted(values, key=lambda name: isinstance(values[name], dict)):  # TOML has tables last
+        if name == "session" and lock.passes:
+            document.add("passes", _passes(lock.passes))
+        document.add(name, _table(values[name]) if isinstance(values[name], dict) else values[name])
     return tomlkit.dumps(document)
 
 

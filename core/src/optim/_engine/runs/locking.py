@@ -1,29 +1,15 @@
-"""Between runs and recipe files: what a run locks, and what a recipe or a lock asks for."""
+"""The lock of a run, and whether a model is the one of a lock."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import GIVEN_FEEDS
-from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
-from optim._engine.goals.bounds import fields_of, said_bounds
-from optim._engine.goals.generating import Workload, asked_workload
-from optim._engine.recipes.lock import (
-    Lock,
-    LockedFeeds,
-    LockedPass,
-    LockedResult,
-    LockedSource,
-    LockedTarget,
-    header,
-    load_recipe_or_lock,
-)
-from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
+from optim._engine.goals.bounds import fields_of
+from optim._engine.recipes.lock import Lock, LockedFeeds, LockedPass, LockedResult, LockedSource, LockedTarget, header
+from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.reports.outcome import Outcome
 from optim._engine.search.settings import RunSettings
 from optim.errors import ExitStatus, OptimError
@@ -67,33 +53,6 @@ def lock_of(outcome: Outcome) -> Lock:
     )
 
 
-def apply_recipe(settings: RunSettings, path: Path | Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
-    """Settings with what a recipe or a lock says laid over them.
-
-    Returns:
-        The settings, and the lock where it was one: its source and its result must match.
-    """
-    if isinstance(path, Mapping):
-        return _with_recipe(settings, recipe_from(path, Path("recipe"))), None
-    found = load_recipe_or_lock(path)
-    if isinstance(found, Recipe):
-        return _with_recipe(settings, found), None
-    repeated = replace(
-        settings,
-        target=found.target.name,
-        baseline=found.target.baseline or "",
-        goal=found.goal,
-        goal_is_said=True,
-        workload=Workload.parse(found.generate or ""),
-        data=data_beside(found, path),
-        seed=found.feeds.seed,
-        chain=found.chain(),
-        metric=parse_metric(found.metric) if found.metric else None,
-        **_said(found.budget),
-    )
-    return repeated, found
-
-
 def _given_in_python(data: str | None) -> bool:
     """Returns whether feeds were handed over by a program; their file is gone when the run ends."""
     return data is not None and Path(data).name == GIVEN_FEEDS
@@ -115,28 +74,6 @@ def require_source(lock: Lock, outcome_digest: str) -> None:
         )
 
 
-def _with_recipe(settings: RunSettings, recipe: Recipe) -> RunSettings:
-    plain: dict[str, Any] = {
-        "target": recipe.target,
-        "goal": recipe.goal,
-        **(asked_workload(recipe.generate, recipe.goal) if recipe.generate is not None else {}),
-        "data": recipe.data,
-        "seed": recipe.seed,
-        "search_seconds": recipe.search_seconds,
-        "metric": parse_metric(recipe.metric) if recipe.metric else None,
-    }
-    given = {key: value for key, value in plain.items() if value is not None}
-    given |= {"goal_is_said": True} if "goal" in given else {}
-    return replace(
-        settings,
-        **given,
-        **_said(recipe.budget),
-        stages=recipe.stages,
-        without=tuple(sorted(set(recipe.without))),
-        named=recipe.named(),
-    )
-
-
 def _budget_of(settings: RunSettings) -> BudgetTable:
     drift = settings.drift_limit
     accepted: dict[str, Any] = {
@@ -147,24 +84,3 @@ def _budget_of(settings: RunSettings) -> BudgetTable:
     if settings.lossless:
         accepted = {"lossless": True}
     return BudgetTable(max_batch_drift=settings.max_batch_drift, **accepted, **fields_of(settings.bounds))
-
-
-def _said(budget: BudgetTable) -> dict[str, Any]:
-    """A budget as settings of a run."""
-    loss = parse_max_loss(str(budget.max_loss)) if budget.max_loss is not None else None
-    return {
-        "lossless": budget.lossless,
-        "max_drift": budget.max_drift,
-        "max_loss": loss,
-        "max_mismatch": parse_max_mismatch(str(budget.max_mismatch)) if budget.max_mismatch is not None else 0.0,
-        "max_batch_drift": budget.max_batch_drift,
-        "bounds": said_bounds(dict(budget)),
-    }
-
-
-def data_beside(lock: Lock, path: Path) -> str | None:
-    """The feeds of a lock: as written, or beside the lock."""
-    if lock.feeds.data is None or Path(lock.feeds.data).exists():
-        return lock.feeds.data
-    beside = path.absolute().parent / lock.feeds.data
-    return str(beside) if beside.exists() else lock.feeds.data

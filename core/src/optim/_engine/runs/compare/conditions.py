@@ -11,7 +11,6 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.found_goal import require_foretold_context
-from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
@@ -214,7 +213,7 @@ OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "fee
 
 def samples_of(lock: Lock, path: Path) -> str | None:
     """The samples of a run if they still lie as files: a lock of somebody else may name a function, which is code."""
-    found = data_beside(lock, path)
+    found = lock.data_beside(path)
     return found if found is not None and Path(found).exists() else None
 
 
