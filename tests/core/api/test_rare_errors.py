@@ -20,7 +20,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare.conditions import _component
+from optim._engine.runs.compare.prepared import _component
 from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
 from optim._engine.timing.profiled import written_profile

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from optim._engine.reports.schema import DELIVERY_FILE as DELIVERY_FILE
     from optim._engine.reports.schema import LayoutReport as LayoutReport
     from optim._engine.reports.schema import OpenedCost as OpenedCost
-    from optim._engine.runs.compare.conditions import LOCK_FILE as LOCK_FILE
-    from optim._engine.runs.compare.conditions import OF_ANOTHER_GRAPH as OF_ANOTHER_GRAPH
+    from optim._engine.runs.compare.prepared import LOCK_FILE as LOCK_FILE
+    from optim._engine.runs.compare.prepared import OF_ANOTHER_GRAPH as OF_ANOTHER_GRAPH
     from optim._engine.runs.delivering import LayoutRequest as LayoutRequest
     from optim._engine.runs.delivering import Say as Say
     from optim._engine.runs.delivering import of_several as of_several

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
-from optim._engine.api.request import conditions_for
+from optim._engine.api.request import require_models
 from optim._engine.goals.bounds import parse_bound
 from optim._engine.goals.generating import asked_workload
 from optim._engine.goals.known import find_goal
@@ -86,10 +86,11 @@ def bench(
     made_up = MadeUp(samples, sizes or {}, mask)
     with sized_data(paths[0], made_up, data, seed) as given, named_data(given, seed) as feeds:
         names = joined_targets(target) or "cpu"
-        conditions = conditions_for(graphs, say or quiet, data=feeds, target=names, seed=seed, component=component)
+        require_models(graphs, feeds, names)
         from optim._engine.runs.compare.bench import bench_models
 
-        found = bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+        asked = replace(asked, target=names, data=feeds, seed=seed, component=component)
+        found = bench_models(paths, asked, say or quiet, seconds=seconds, beside=beside)
     return found.model_copy(update={"feeds": made_up.text}) if made_up else found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from optim.source import SourceRequest
 if TYPE_CHECKING:
     from optim._engine.plugins.registry import Registry
     from optim._engine.recipes.lock import Lock
-    from optim._engine.runs.compare.conditions import Conditions
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
@@ -176,8 +175,8 @@ def _files_of(source: Path) -> list[Path]:
     return [source / component.file for component in exported.components.values()] if exported else [source]
 
 
-def _require_models(models: Sequence[Path], data: str | None, target: str) -> None:
-    """Refuse models, run folders, feeds or a target that are not there.
+def require_models(models: Sequence[Path], data: str | None, target: str) -> None:
+    """Refuse models, run folders, samples or a target that are not there; workers start if they are.
 
     Raises:
         OptimError: as ``require_run``.
@@ -189,25 +188,9 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
     from optim._engine.plugins.registry import load_registry
 
     _require_place(load_registry(), data, target, beside=True)
-
-
-def conditions_for(
-    models: Sequence[Path], say: Callable[[str], None], *, data: str | None, target: str, seed: int, component: str = ""
-) -> Conditions:
-    """Under which models are looked at without a search, after what is not there was refused.
-
-    Raises:
-        OptimError: as ``_require_models``.
-    """
-    _require_models(models, data, target)
     from optim.jobs.process import expect_workers
 
     expect_workers()  # they import what this process goes on to import, meanwhile
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.store import Store
-
-    return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)
 
 
 def _require_place(

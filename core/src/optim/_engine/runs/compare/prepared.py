@@ -1,25 +1,26 @@
-"""Under which models are looked at without a search, on which samples, and how they are brought in."""
+"""Models prepared to be looked at without a search: the first with its samples, others beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from optim._engine.jobs.runner import thread_executor
-from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.jobs.start_up import Ready
+from optim._engine.plugins.registry import Registry, load_registry, require_target
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.export_file import known_facts
 from optim._engine.sources.exported import ExportConditions, ExportedSource, export
 from optim._engine.sources.naming import needs_export
-from optim._engine.store import Store
+from optim._engine.store import Store, names_in_messages
 from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
 from optim.model import Model, SessionConfig
@@ -29,63 +30,39 @@ from optim.target import Target
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Under which models are looked at without a search.
-
-    Attributes:
-        data: where feeds come from; None: synthesized from the first model.
-        target: where all run; of several the names with commas between.
-        seed: of synthesized feeds, and of the order in a race.
-        component: of a source with several.
-    """
-
-    registry: Registry
-    store: Store
-    say: Say
-    data: str | None = None
-    target: str = "cpu"
-    seed: int = 0
-    component: str = ""
-
-
 @contextmanager
 def workbench_for(
-    model: Path, conditions: Conditions, asked: RunSettings | None = None, beside: Sequence[Path] = ()
+    model: Path, asked: RunSettings, say: Say, beside: Sequence[Path] = ()
 ) -> Iterator[tuple[Workbench, Candidate]]:
-    """A workbench prepared on the first model's feeds, and that model with its own settings.
+    """A workbench prepared on the first model's samples, and that model with its own settings.
 
-    Without feeds they are those of a run folder, if it knows them and they fit, else made up.
+    Without samples they are those of a run folder, if it knows them and they fit, else made up.
     """
-    own = samples_of_runs((model, *beside)) if conditions.data is None else None
+    own = samples_of_runs((model, *beside)) if asked.data is None else None
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(_opened(model, replace(conditions, data=conditions.data or own), asked))
+            found = stack.enter_context(_opened(model, replace(asked, data=asked.data or own), say))
         except OptimError as error:
             if own is None or error.reference not in OF_ANOTHER_GRAPH:
                 raise
-            found = stack.enter_context(_opened(model, conditions, asked))
+            found = stack.enter_context(_opened(model, asked, say))
         yield found
 
 
 @contextmanager
-def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> Iterator[tuple[Workbench, Candidate]]:
-    registry, store, say = conditions.registry, conditions.store, conditions.say
-    device = require_target(registry, conditions.target, beside=True)  # stored outputs are held against a model here
-    if asked is not None:
-        require_foretold_context(asked, registry, SourceRequest(str(model)))
+def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workbench, Candidate]]:
+    registry, store = load_registry(), Store()
+    device = require_target(registry, asked.target, beside=True)  # stored outputs are held against a model here
+    require_foretold_context(asked, registry, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
         settings = replace(
-            asked or RunSettings(path),
+            asked,
             source=path,
-            target=conditions.target,
-            data=conditions.data,
-            seed=conditions.seed,
             fresh=True,
             export=exported.request if exported else None,
-            component=_component(exported, conditions.component) if exported else "",
+            component=_component(exported, asked.component) if exported else "",
         )
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
@@ -162,6 +139,22 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
     if not renamed:
         _require_fed(bench, path, found.model)
     return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
+
+
+def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
+    """What opening a model and running it gave.
+
+    Raises:
+        OptimError[other-failed]: it does not run.
+    """
+    if result.ready is None or result.failure:
+        raise OptimError(
+            "other-failed",
+            f"{path} does not run on the same samples",
+            result.failure,
+            "optim inspect shows its inputs and operators",
+        ).naming(names_in_messages(model.path, path))
+    return result.ready
 
 
 def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
