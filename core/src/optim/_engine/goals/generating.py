@@ -22,14 +22,13 @@ GENERATE = "generate"
 class TextGenerator(Protocol):
     """Drives decoders. A class of it is made without arguments."""
 
-    def generates(self, model: Model) -> bool:
-        """Whether tokens and its own past are all that a model takes: its answers are timed where nobody says what."""
+    def answers(self, model: Model, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest | str:
+        """The answers to time of a model that takes tokens and its own past alone, if nobody names a goal.
 
-    def why_not(self, model: Model) -> str:
-        """Why answers of a model are not timed that takes tokens and what looks like a past; empty for all else."""
-
-    def within(self, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest:
-        """The same answers, or as long ones as the context that a model was made for has room for, if known."""
+        Returns:
+            Those asked for, or as long ones as a known context has room for. Else why answers of a model are not timed
+            that takes tokens and what looks like a past; empty for all other models.
+        """
 
     def reach(self, session: Any, asked: GoalRequest) -> None:
         """Run the last token of an answer: only what exported a graph knows for how many positions it has room.

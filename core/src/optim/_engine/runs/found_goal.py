@@ -46,10 +46,9 @@ def found_goal(
     generator = registry.find_part(GENERATOR) if target.timed else None
     if generator is None:
         return settings, ""
-    if not generator.generates(model):
-        why = generator.why_not(model)
-        return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
-    asked = generator.within(settings.goal_request, facts)
+    asked = generator.answers(model, settings.goal_request, facts)
+    if isinstance(asked, str):
+        return settings, f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
     workload = Workload(asked.prompt, asked.new)
     if "context" not in facts and (why := why_no_answer(model, asked)):
         return settings, (
@@ -88,11 +87,10 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     exported = read_export_file(path) if path.is_dir() else None
     if exported is not None and len(exported.components) == 1:
         path = path / next(iter(exported.components.values())).file
-    model = _read(path)
-    if model is None or not generator.generates(model):
+    model, facts = _read(path), known_facts(path)
+    asked = generator.answers(model, settings.goal_request, facts) if model is not None else ""
+    if isinstance(asked, str):
         return settings, ""
-    facts = known_facts(path)
-    asked = generator.within(settings.goal_request, facts)
     workload = Workload(asked.prompt, asked.new)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
