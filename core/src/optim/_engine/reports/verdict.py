@@ -11,12 +11,14 @@ from optim._engine.goals.bounds import amount_text
 from optim._engine.reports.words import share_text
 from optim._engine.search.objective import figures_of
 from optim._engine.search.taste import BUSY
-from optim.goal import Basis
+from optim.goal import Basis, Words
 
 if TYPE_CHECKING:
     from optim._engine.reports.outcome import Outcome
     from optim._engine.search.state import Measured
-    from optim.goal import Ratio, Words
+    from optim.goal import Ratio
+
+_CALLS = Words("ratio", "{} times faster", "{} times slower", "as fast as before")
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
@@ -38,29 +40,28 @@ def verdict(outcome: Outcome) -> str:
         said = f"{outcome.reason}; the original is delivered unchanged" if outcome.reason else "the original, as it is"
         broke = dict.fromkeys(one.step.pass_name for one in outcome.attempts if one.broke)
         return f"{said}; passes that failed: {', '.join(broke)}" if broke else said
-    if result.candidate.recast is not None and result.ratio is not None:
-        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
-    words = outcome.goal_facts.words
+    size, recast = _size(outcome.source.size_bytes, result.candidate.size_bytes), result.candidate.recast
+    if recast is not None and result.ratio is not None:  # the original alone takes and gives something else
+        time = _time(_CALLS, result.lane.ratio)
+        return f"{time}, against the original with {recast.pass_name}, {size}, {_drift(outcome, result)}"
+    words, clock = outcome.goal_facts.words, result.lane.goal
     parts = [
         _on(outcome),
-        _latency(result) if words is None or result.lane.goal is None else _by_the_goal(words, result.lane.goal),
+        _time(words, clock) if words is not None and clock is not None else _time(_CALLS, result.lane.ratio),
         _ran_on(outcome),
-        _size(outcome.source.size_bytes, result.candidate.size_bytes),
+        size,
     ]
-    if outcome.goal_facts.basis is Basis.SIZE:
+    if outcome.goal_facts.basis in (Basis.SIZE, Basis.ACCURACY):
         parts = parts[::-1]
     if outcome.goal_facts.basis is Basis.MEMORY:
         parts.insert(0, _memory(outcome))
-    if outcome.goal_facts.basis is Basis.ACCURACY:
-        parts = parts[::-1]
-    return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [_within(outcome), outcome.reason])])
+    after = filter(None, [_within(outcome, result), outcome.reason])
+    return ", ".join([*filter(None, parts), _drift(outcome, result), *after])
 
 
-def _within(outcome: Outcome) -> str:
+def _within(outcome: Outcome, result: Measured) -> str:
     """Returns how the result stands to the bounds of the user, with its figures."""
-    if outcome.result is None:
-        return ""
-    found, said = figures_of(outcome.result, outcome.original), []
+    found, said = figures_of(result, outcome.original), []
     for bound in outcome.bounds:
         amount = bound.goal.amount(found)
         text = amount_text(amount, bound.goal.unit) if amount is not None else ""
@@ -88,42 +89,22 @@ def _to_source(found: Measured) -> str:
     return f", {source.drift.relative_error:.3g} from the source"
 
 
-def _with_recast(outcome: Outcome, result: Measured) -> str:
-    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
-    size = _size(outcome.source.size_bytes, result.candidate.size_bytes)
-    assert result.candidate.recast is not None
-    return f"{_latency(result)}, against the original with {result.candidate.recast.pass_name}, {size}"
-
-
 def times(factor: float) -> str:
     """A factor above 1 in as many digits as it deserves."""
     return f"{factor:.3g}" if factor < 1.1 else f"{factor:.2g}" if factor < 100 else f"{factor:.0f}"
 
 
-def _latency(result: Measured) -> str:
-    if result.ratio is None:
+def _time(words: Words, found: Ratio | None) -> str:
+    """The time to that of the original, in words if it rests on enough rounds; empty if nothing was timed."""
+    if found is None:
         return ""
-    figures, sure = _figures("ratio", result.lane.ratio, result.ratio)
-    if not sure:
-        return figures
-    if _is_inside_noise(result.lane.ratio) or abs(result.ratio - 1) < _SAME:
-        return f"as fast as before {figures}"
-    if result.ratio < 1:
-        return f"{times(1 / result.ratio)} times faster {figures}"
-    return f"{times(result.ratio)} times slower {figures}"
-
-
-def _figures(name: str, timing: Ratio | None, value: float) -> tuple[str, bool]:
-    """A ratio with its interval, and whether it rests on rounds enough to say what it means in words."""
-    if timing is None:
-        return f"({name} {value:.2f})", True
-    if timing.interval is None:
-        return f"{name} {timing.text}", False
-    return f"({name} {value:.2f}, 95 % interval {timing.low:.2f} to {timing.high:.2f})", True
-
-
-def _is_inside_noise(timing: Ratio | None) -> bool:
-    return timing is not None and timing.low <= 1.0 <= timing.high
+    if found.interval is None:
+        return f"{words.ratio} {found.text}"
+    figures = f"({words.ratio} {found.value:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f})"
+    if found.low <= 1.0 <= found.high or abs(found.value - 1) < _SAME:
+        return f"{words.same} {figures}"
+    text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
+    return f"{text} {figures}"
 
 
 def _on(outcome: Outcome) -> str:
@@ -150,16 +131,6 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
-def _by_the_goal(words: Words, found: Ratio) -> str:
-    figures, sure = _figures(words.ratio, found, found.value)
-    if not sure:
-        return figures
-    if _is_inside_noise(found):
-        return f"{words.same} {figures}"
-    text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
-    return f"{text} {figures}"
-
-
 def _memory(outcome: Outcome) -> str:
     before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
     after = outcome.result.peak_memory_bytes if outcome.result else 0
@@ -183,8 +154,6 @@ def _task(outcome: Outcome, result: Measured) -> str:
 
 
 def _drift(outcome: Outcome, result: Measured) -> str:
-    from optim._engine.feeds.feedset import SYNTHESIZED
-
     lossless = outcome.settings.lossless
     budget = outcome.settings.budget(outcome.prepared.tolerance)
     drift, at = f"drift {result.candidate.drift.relative_error:.2g}", worst_question(result.comparisons)
