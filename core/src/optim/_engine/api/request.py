@@ -21,7 +21,6 @@ from optim.errors import OptimError, unknown_name
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
-    from optim._engine.plugins.registry import Registry
     from optim._engine.recipes.lock import Lock
 
 _MODEL_IN_FOLDER = "model.onnx"
@@ -153,18 +152,14 @@ def require_run(settings: RunSettings) -> None:
     registry = load_registry()
     if settings.cluster:
         find_cluster(registry, settings.cluster).check(settings.cluster)
-    _require_place(registry, settings.data, settings.target, _names(settings), here=not settings.cluster)
-    untimed = [
-        one.name
-        for one in choose_targets(registry, settings.target, here=not settings.cluster).targets
-        if not one.timed
-    ]
+    if settings.data is not None:
+        require_feeds(settings.data)
+    chosen = choose_targets(registry, settings.target, here=not settings.cluster)
+    if not chosen.compete:  # of several targets one may have a pass that others lack
+        for name in (*settings.without, *(named.name for named in settings.named)):
+            registry.find_pass(name, chosen.baseline)
+    untimed = [one.name for one in chosen.targets if not one.timed]
     require_bounds(find_goal(registry, settings.goal), settings.bounds, untimed)
-
-
-def _names(settings: RunSettings) -> list[str]:
-    """Passes that the user names, to be tried or not."""
-    return [*settings.without, *(named.name for named in settings.named)]
 
 
 def _files_of(source: Path) -> list[Path]:
@@ -185,32 +180,15 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
         if not needs_export(str(path)):
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
-    from optim._engine.plugins.registry import load_registry
-
-    _require_place(load_registry(), data, target, beside=True)
-    from optim.jobs.process import expect_workers
-
-    expect_workers()  # they import what this process goes on to import, meanwhile
-
-
-def _require_place(
-    registry: Registry,
-    data: str | None,
-    target: str,
-    passes: Sequence[str] = (),
-    *,
-    here: bool = True,
-    beside: bool = False,
-) -> None:
-    """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
+    from optim._engine.plugins.registry import load_registry
+    from optim.jobs.process import expect_workers
 
     if data is not None:
         require_feeds(data)
-    chosen = choose_targets(registry, target, here=here, beside=beside)
-    for name in passes:
-        if not chosen.compete:
-            registry.find_pass(name, chosen.baseline)
+    choose_targets(load_registry(), target, beside=True)
+
+    expect_workers()  # they import what this process goes on to import, meanwhile
 
 
 def default_output(source: Path) -> Path:

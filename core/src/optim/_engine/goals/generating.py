@@ -95,7 +95,12 @@ class Workload:
         for part in filter(None, text.split(",")):
             found = re.fullmatch(r"\s*(prompt|new)\s*=\s*(\d{1,7})\s*", part)
             if found is None or not 0 < int(found[2]) <= _MOST_TOKENS:
-                raise _bad(text, f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new")
+                raise OptimError.usage(
+                    "bad-workload",
+                    f"--generate cannot be '{text}'",
+                    f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new",
+                    "--generate prompt=512,new=128",
+                )
             known[found[1]] = int(found[2])
         return cls(known["prompt"], known["new"])
 
@@ -118,7 +123,3 @@ def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
             fix="leave one of the two out",
         )
     return {"goal": "generate", "workload": Workload.parse(text)}
-
-
-def _bad(text: str, why: str, fix: str = "--generate prompt=512,new=128") -> OptimError:
-    return OptimError.usage("bad-workload", f"--generate cannot be '{text}'", why, fix)

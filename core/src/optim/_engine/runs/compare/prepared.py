@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,33 +204,31 @@ OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "fee
 """A pass may have changed what goes in: the samples of the original do not fit then, and others are made up."""
 
 
-def samples_of(lock: Lock, path: Path) -> str | None:
-    """The samples of a run if they still lie as files: a lock of somebody else may name a function, which is code."""
-    found = lock.data_beside(path)
-    return found if found is not None and Path(found).exists() else None
-
-
 def samples_of_runs(paths: Iterable[Path]) -> str | None:
-    """The samples of the first run folder among ``paths`` that knows them; None if there is none."""
-    found = (samples_of(lock, path / LOCK_FILE) for path in paths if (lock := _lock_of(path)) is not None)
-    return next(filter(None, found), None)
+    """The samples of the first run folder among ``paths`` that knows them, if they still lie as files; else None.
+
+    A lock of somebody else may name a function, which is code.
+    """
+    for path, lock in _locks(paths):
+        found = lock.data_beside(path / LOCK_FILE)
+        if found is not None and Path(found).exists():
+            return found
+    return None
 
 
 def about_made_up(paths: Iterable[Path]) -> str:
     """What synthesized samples leave open of the run folders among ``paths`` that were judged on others; else empty."""
-    for path in paths:
-        lock = _lock_of(path)
-        if lock is not None and lock.feeds.data is not None:
+    for path, lock in _locks(paths):
+        if lock.feeds.data is not None:
             return f"compared on synthesized inputs; the run of {path} had {lock.feeds.data}: give it with --data"
     return ""
 
 
-def _lock_of(path: Path) -> Lock | None:
-    """The lock of a run folder; None if there is none that can be read."""
-    if not (path / LOCK_FILE).is_file():
-        return None
-    try:
-        found = load_recipe_or_lock(path / LOCK_FILE)
-    except OptimError:  # it is of another optim, or was changed: the model is looked at all the same
-        return None
-    return found if isinstance(found, Lock) else None
+def _locks(paths: Iterable[Path]) -> Iterator[tuple[Path, Lock]]:
+    """The run folders among ``paths`` whose lock can be read, each with the lock."""
+    for path in paths:
+        if (path / LOCK_FILE).is_file():
+            with suppress(OptimError):  # it is of another optim, or was changed: the model is looked at all the same
+                found = load_recipe_or_lock(path / LOCK_FILE)
+                if isinstance(found, Lock):
+                    yield path, found
