@@ -15,7 +15,6 @@ from optim._engine.compare.rounding import next_numbers
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
-from optim._engine.plugins.offers import OfferedPass
 from optim._engine.runs.compare.prepared import (
     Say,
     notes_on_targets,
@@ -202,9 +201,9 @@ class Lab:
 
     def passes(self) -> tuple[type[Pass], ...]:
         """Returns the passes that can be tried here, first those of the plugin that runs the target."""
-        offers = [offered for offered in self._bench.registry.offers(self._bench.target) if _is_over_models(offered)]
-        own = self.setup.backend_plugin
-        return tuple(one.over_models for one in sorted(offers, key=lambda offered: offered.plugin.name != own))
+        own, offers = self.setup.backend_plugin, self._bench.registry.offers(self._bench.target)
+        ordered = sorted(offers, key=lambda offered: offered.plugin.name != own)
+        return tuple(one.over_models for one in ordered if one.stage in MODEL_STAGES)
 
     def try_pass(self, name: str, *, on: LabModel | None = None, **options: Any) -> LabModel:
         """Applies a pass as a run does: in a process of its own, with its result checked, opened and compared.
@@ -365,10 +364,6 @@ class Lab:
         offered = self._bench.registry.find_pass(name, self._bench.target)
         chosen = to_wire(parse_options(offered.over_models, options))
         return Application((on or self.original)._candidate, offered, chosen)
-
-
-def _is_over_models(offered: OfferedPass) -> bool:
-    return offered.stage in MODEL_STAGES
 
 
 def _with_drift(one: LabModel, comparisons: Sequence[OutputComparison]) -> LabModel:
