@@ -16,7 +16,6 @@ from optim.source import SourceRequest
 if TYPE_CHECKING:
     from optim._engine.reports.schema import LayoutReport, Report
     from optim._engine.runs.delivering import LayoutRequest
-    from optim._engine.search.settings import RunSettings
 
 
 def run(
@@ -154,7 +153,7 @@ def run(
         settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
-        layouts = _layouts(deliver, files, opened_by, settings, folder)
+        layouts = _layouts(deliver, files, opened_by) if deliver else None
         from optim._engine.reports.outcome import exit_status
         from optim._engine.runs.run import ToDeliver, run_asked
 
@@ -163,21 +162,11 @@ def run(
 
 
 def _layouts(
-    texts: Sequence[str],
-    files: str | PathLike[str] | None,
-    opened_by: str | PathLike[str] | None,
-    settings: RunSettings,
-    folder: Path,
-) -> LayoutRequest | None:
-    """The layouts that were asked for, which this run can write."""
-    if not texts:
-        return None
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.delivering import LayoutRequest, require_layouts
+    texts: Sequence[str], files: str | PathLike[str] | None, opened_by: str | PathLike[str] | None
+) -> LayoutRequest:
+    from optim._engine.runs.delivering import LayoutRequest
 
-    asked = LayoutRequest(tuple(texts), Path(files) if files else None, Path(opened_by) if opened_by else None)
-    require_layouts(load_registry(), asked, settings, folder)
-    return asked
+    return LayoutRequest(tuple(texts), Path(files) if files else None, Path(opened_by) if opened_by else None)
 
 
 def deliver(
@@ -214,11 +203,9 @@ def deliver(
         'by optimum-onnx 0.1.0, sentence-transformers 5.2.0'
     """
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.delivering import LayoutRequest, find_deliverer
-    from optim._engine.sources.naming import quiet
+    from optim._engine.runs.delivering import find_deliverer
 
-    registry = load_registry()
-    asked = LayoutRequest((layout,), Path(files) if files else None, Path(opened_by) if opened_by else None)
+    registry, asked = load_registry(), _layouts((layout,), files, opened_by)
     deliverer = find_deliverer(registry)
     with named_data(data, 0) as feeds:
         return deliverer.deliver(registry, asked, Path(run_folder), Path(output), say or quiet, feeds)

@@ -14,6 +14,7 @@ from optim._engine.plugins.chosen_targets import choose_targets, find_cluster
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.plugins.versions import version_of
 from optim._engine.reports.outcome import Outcome
+from optim._engine.runs.delivering import LayoutRequest, find_deliverer, of_several
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import require_source
@@ -22,7 +23,14 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.deadline import start_of_command
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
-from optim._engine.sources.export_file import EXPORT_FILE, ExportFile, KeptFiles, read_export_file, write_export_file
+from optim._engine.sources.export_file import (
+    EXPORT_FILE,
+    ExportFile,
+    KeptFiles,
+    files_of,
+    read_export_file,
+    write_export_file,
+)
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder, trace_of
 from optim.errors import ExitStatus, OptimError
@@ -33,7 +41,6 @@ from optim.workplace import Workplace, WorkplaceRequest
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedSource
 
 
@@ -176,6 +183,9 @@ def run_asked(
     Raises:
         OptimError: the source, the folder or the request cannot be used.
     """
+    if deliver is not None and deliver.layouts is not None:  # refused before anybody waits for the run
+        registry, files = load_registry(), files_of(settings.source, settings.export)
+        find_deliverer(registry).require(registry, deliver.layouts, files, output)
     if settings.export is not None:
         return run_source(settings, output, say, deliver)
     if settings.source.is_dir():
@@ -266,8 +276,6 @@ def _run_each(
             "run it without --recipe",
         )
     if deliver.layouts is not None:
-        from optim._engine.runs.delivering import of_several
-
         raise of_several(deliver.layouts.texts[0].partition(":")[0], parts)
     _require_ours(output, list(parts))
     reports = {}
