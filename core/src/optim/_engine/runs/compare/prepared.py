@@ -131,14 +131,14 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
     exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
         graph_of = exported.graph(_component(exported, component))
-        if not renamed:
-            _require_fed(bench, path, graph_of.model)
-        return Candidate(graph_of.model, graph_of.size_bytes)
-    graph, session = resolve(path)
-    found = bench.ingest_file(graph)
+        other = Candidate(graph_of.model, graph_of.size_bytes)
+    else:
+        graph, session = resolve(path)
+        found = bench.ingest_file(graph)
+        other = Candidate(found.model.with_session(session), found.size_bytes)
     if not renamed:
-        _require_fed(bench, path, found.model)
-    return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
+        _require_fed(bench, path, other.model)
+    return other if exported is not None else _where_it_was_made_for(bench, path, other)
 
 
 def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
@@ -173,16 +173,6 @@ def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
-
-
-def notes_on_targets(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> tuple[str, ...]:
-    """Returns a note for each result that another runtime runs than the one that it was made for."""
-    return tuple(
-        f"{path} was made for target {one.target}, and {bench.target.name} ran it: this comparison holds for "
-        f"{bench.target.name} alone; --target {one.target} runs it there"
-        for path, one in zip(paths, models, strict=True)
-        if one.target
-    )
 
 
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:

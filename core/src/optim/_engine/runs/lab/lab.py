@@ -15,14 +15,7 @@ from optim._engine.compare.rounding import next_numbers
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
-from optim._engine.runs.compare.prepared import (
-    Say,
-    notes_on_targets,
-    other_model,
-    require_ready,
-    require_timed,
-    workbench_for,
-)
+from optim._engine.runs.compare.prepared import Say, other_model, require_ready, require_timed, workbench_for
 from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.lane_costs import LaneCosts
@@ -347,8 +340,13 @@ class Lab:
 
     def notes_on(self, models: Sequence[LabModel]) -> tuple[str, ...]:
         """Returns a note for each result that another runtime runs here than the one it was made for."""
-        paths = [Path(one.name) for one in models]
-        return notes_on_targets(self._bench, paths, [one._candidate for one in models])
+        here = self._bench.target.name
+        return tuple(
+            f"{one.name} was made for target {one.target}, and {here} ran it: this comparison holds for {here} alone; "
+            f"--target {one.target} runs it there"
+            for one in models
+            if one.target
+        )
 
     def _named(self, name: str, candidate: Candidate, drift: float | None = None) -> LabModel:
         place = self._bench.places.get(candidate.target, self._bench.place)
