@@ -122,8 +122,8 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
         found |= asked_workload(said["generate"], said.get("goal"))
     if "goal" in found:
         found["goal_is_said"] = True
-    if isinstance(metric := said.get("metric"), str):
-        found["metric"] = parse_metric(metric) if metric else None
+    if isinstance(said.get("metric"), str):
+        found["metric"] = parse_metric(said["metric"])
     if "max_loss" in said:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
     if "max_mismatch" in said:
