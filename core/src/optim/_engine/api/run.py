@@ -119,33 +119,12 @@ def run(
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)
     """
+    words = {**locals(), "source": None}  # what the caller said, by the names of the arguments
     say = say or quiet
     path = fetched(fspath(model), say)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    words = {
-        "target": joined_targets(target),
-        "goal": goal,
-        "generate": generate,
-        "max_latency_ms": max_latency_ms,
-        "max_size": max_size,
-        "max_memory": max_memory,
-        "max_drift": max_drift,
-        "max_loss": max_loss,
-        "max_mismatch": max_mismatch,
-        "lossless": lossless,
-        "max_batch_drift": max_batch_drift,
-        "named": tuple(Named(name, options) for name, options in named),
-        "without": tuple(without),
-        "stages": tuple(stages),
-        "preset": preset,
-        "search_seconds": search_seconds,
-        "timeout": timeout,
-        "seed": seed,
-        "fresh": fresh,
-        "cluster": cluster,
-        "store_url": store_url,
-        "trace": trace and fspath(trace),
-    }
+    words |= {"target": joined_targets(target), "without": tuple(without), "stages": tuple(stages)}
+    words |= {"named": tuple(Named(name, options) for name, options in named), "trace": trace and fspath(trace)}
     export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
         said = {**words, "data": feeds, "metric": judged_by}
