@@ -220,8 +220,8 @@ def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
         return None
-    timing = outcome.timing or outcome.original
-    ready = timing.ready if timing is not None else None
+    timed = outcome.timed
+    ready = timed.ready if timed is not None else None
     return ResultReport(
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
@@ -237,9 +237,9 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(map(OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         loader=outcome.loader,
-        start=start_report(outcome.start),
+        start=start_report(ready.start if ready else None),
         batch=ready.batch if ready else None,
-        throughput=throughput_report(outcome.throughput),
+        throughput=throughput_report(timed.throughput if timed else None),
         goal_ratio=goal_ratio_report(found.lane.goal),
         generation=generation_report(found.lane.generation),
         load_script=outcome.load_script,

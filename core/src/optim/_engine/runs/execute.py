@@ -33,7 +33,7 @@ from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
-from optim.goal import GoalRequest
+from optim.goal import Basis, GoalRequest
 from optim.jobs.owner import ending_workers
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
@@ -263,7 +263,7 @@ def _outcome(
         verdict, won = judge_lock(bench), bench
     else:
         verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
-    search_s, result = bench.turns.now() - started, verdict.result
+    search_s, result, goal = bench.turns.now() - started, verdict.result, bench.goal
     if result:
         bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
@@ -274,7 +274,7 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal_facts=GoalFacts.of(bench.goal),
+        goal_facts=GoalFacts(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes),
         target=won.target,
         source=source,
         prepared=bench.prepared,

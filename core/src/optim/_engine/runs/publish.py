@@ -97,6 +97,9 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     deliver_model(model, folder)
     delivery = Delivery(folder, model, outcome.target, candidate.interfaces)
     script = LOAD_TEXT if backend.owner is None else backend.load_script(delivery)
+    timed = outcome.timed
+    started = timed.ready.start if timed is not None and timed.ready is not None else None
+    served = timed.throughput.served if timed is not None and timed.throughput is not None else None
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
     write_session_files(
         folder,
@@ -104,11 +107,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         outcome.target,
         owner=backend.owner,
         script=with_generate(registry, script, model, folder, backend),
-        opening=Opening.of(
-            model,
-            outcome.start.warm_up if outcome.start else {},
-            outcome.throughput.served.serving if outcome.throughput else None,
-        ),
+        opening=Opening.of(model, started.warm_up if started else {}, served.serving if served else None),
     )
     write_lock(lock_of(outcome), folder / "recipe.lock.toml")
     return tuple(backend.deliver(delivery))
