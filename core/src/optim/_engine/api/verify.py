@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -141,8 +140,7 @@ def lab(
     """
     said = say or quiet
     models = [fetched(fspath(one), said) for one in (model, *beside)]
-    with ExitStack() as stack:
-        feeds = stack.enter_context(named_data(data, seed))
+    with named_data(data, seed) as feeds:
         require_models(models, feeds, target)
         from optim._engine.runs.lab.lab import Lab
 

@@ -1,4 +1,4 @@
-"""The lock of a run, and whether a model is the one of a lock."""
+"""The lock of a run, and whether a repeated run came to the model of its lock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def lock_of(outcome: Outcome) -> Lock:
     """The lock of a run that delivered a model."""
     candidate, settings = outcome.delivered, outcome.settings
     assert candidate is not None and outcome.result is not None
-    budget = _budget_of(settings)
     return Lock(
         lock=header(),
         source=LockedSource(file_name=settings.source.name, digest=outcome.source.model.digest),
@@ -32,12 +31,12 @@ def lock_of(outcome: Outcome) -> Lock:
         goal=settings.goal,
         generate=str(settings.workload) if "prompt" in outcome.goal_facts.takes else None,
         metric=settings.metric.text if settings.metric else None,
-        budget=budget,
+        budget=_budget_of(settings),
         feeds=LockedFeeds(
             digest=outcome.prepared.digest,
             origin=outcome.prepared.origin,
             seed=settings.seed,
-            data=GIVEN_FEEDS if _given_in_python(settings.data) else settings.data,
+            data=GIVEN_FEEDS if Path(settings.data or "").name == GIVEN_FEEDS else settings.data,  # gone after the run
         ),
         passes=tuple(
             LockedPass.of(step.pass_name, step.stage, step.options, *outcome.packages.get(step.plugin, ("", "")))
@@ -53,23 +52,34 @@ def lock_of(outcome: Outcome) -> Lock:
     )
 
 
-def _given_in_python(data: str | None) -> bool:
-    """Returns whether feeds were handed over by a program; their file is gone when the run ends."""
-    return data is not None and Path(data).name == GIVEN_FEEDS
-
-
-def require_source(lock: Lock, outcome_digest: str) -> None:
-    """Refuse to repeat a lock on another model.
+def require_same(outcome: Outcome, lock: Lock) -> None:
+    """Refuse a repeated run that has another original than its lock, or came to another result.
 
     Raises:
         OptimError[other-source]: the model is not the one that was locked.
+        OptimError[lock-mismatch]: the chain of the lock gives another model here.
     """
-    if lock.source.digest != outcome_digest:
+    source, found = outcome.source.model.digest, outcome.delivered.model.digest if outcome.delivered else "none"
+    if lock.source.digest != source:
         raise OptimError(
             "other-source",
             "the lock was made from another model",
-            f"it is of {lock.source.file_name} ({lock.source.digest[:12]}), this one is {outcome_digest[:12]}",
+            f"it is of {lock.source.file_name} ({lock.source.digest[:12]}), this one is {source[:12]}",
             "give the model that the lock names, or search again without --recipe",
+            status=ExitStatus.NOT_HELD,
+        )
+    if found != lock.result.model_digest:
+        changed = [
+            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
+            for name, version in lock.target.versions.items()
+            if outcome.versions.get(name) != version
+        ]
+        why = ", ".join(changed) or "no version differs"
+        raise OptimError(
+            "lock-mismatch",
+            "the repeated model is not the one of the lock",
+            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
+            "install the versions that the lock names, or search again without --recipe",
             status=ExitStatus.NOT_HELD,
         )
 
