@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,15 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.export_file import KnownExport, known_export, known_facts
+from optim._engine.sources.export_file import KnownExport, known_export
 from optim._engine.sources.exported import ExportedSource
 from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
-from optim.goal import Basis, GoalRequest
+from optim.goal import Basis
 from optim.jobs.owner import ending_workers
-from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
-from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 from optim.providers.memory import mapped_config
@@ -45,9 +42,6 @@ from optim.target import Target
 from optim.workplace import Workplace
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
-
-_REACH_S = 120.0
-"""For opening a decoder and one token: it only ends one that hangs."""
 
 _MAPPED = (
     "the original needs much of the memory, so optim runs and times it without repacked weights "
@@ -187,10 +181,7 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
-        facts = bench.exported.facts if bench.exported else known_facts(bench.settings.source)
-        asked, remark = found_goal(
-            bench.settings, bench.registry, bench.target, source.model, facts, partial(_why_no_answer, bench)
-        )
+        asked, remark = found_goal(bench, source.model)
         bench.aim_at(asked)
         if remark:
             bench.say(remark)
@@ -205,19 +196,6 @@ def _prepared(
         failed |= errors
         return bench, source
     raise none_runs(errors, chosen)
-
-
-def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
-    """Why the last token of an answer of a decoder cannot be computed; empty where it can."""
-    from optim._engine.jobs import reach
-
-    request = reach.Request(model, bench.place, next(iter(bench.registry.offered("generator"))), asked)
-    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
-    try:
-        bench.runner.call(reach.JOB, request, timeout_s=_REACH_S, key=key)
-    except WorkerFailed as failed:
-        return failed.error.cause if failed.error else failed.reason
-    return ""
 
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
