@@ -103,7 +103,7 @@ def execute(
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.exported, earlier.known = bench.exported, _known_export(settings)
             return _noting(earlier, chosen, registry)
-        outcome = _outcome(bench, load, source, chosen, plans, failed)
+        outcome = _outcome(bench, source, chosen, plans, failed)
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven}
@@ -219,12 +219,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 
 
 def _outcome(
-    bench: Workbench,
-    load: Load,
-    source: ingest.Answer,
-    chosen: ChosenTargets,
-    plans: Plans,
-    failed: dict[str, OptimError],
+    bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
