@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomlkit
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,11 +13,9 @@ from tomlkit.items import AoT, Table
 
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
+from optim._engine.search.settings import Named
 from optim.errors import OptimError
 from optim.model import SessionConfig
-
-if TYPE_CHECKING:
-    from optim._engine.search.settings import Named
 
 _OPENING = """\
 Written by optim: the exact steps from {file_name} to the result. Keep it beside your code; do not edit it.
@@ -129,8 +127,6 @@ class Lock(_LockTable):
 
     def chain(self) -> tuple[Named, ...]:
         """The steps to repeat, as a run takes them."""
-        from optim._engine.search.settings import Named
-
         return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
 
     def data_beside(self, path: Path) -> str | None:
