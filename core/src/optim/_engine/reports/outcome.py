@@ -38,10 +38,11 @@ def exit_status(report: Report) -> ExitStatus:
     That nothing helps is not known where a pass broke: nobody shall take that for a success. What was delivered
     nevertheless is right.
     """
-    if report.status == RunStatus.UNCHANGED and report.broken:
+    status = RunStatus(report.status)
+    if status is RunStatus.UNCHANGED and report.broken:
         return ExitStatus.INTERNAL
     missed = (RunStatus.BUDGET_MISSED, RunStatus.FAILED)
-    return ExitStatus.NOT_HELD if report.status in missed else ExitStatus.DELIVERED
+    return ExitStatus.NOT_HELD if status in missed else ExitStatus.DELIVERED
 
 
 @dataclass(frozen=True, slots=True)
