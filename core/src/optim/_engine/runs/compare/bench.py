@@ -9,13 +9,14 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from optim._engine.compare.place import Place
+from optim._engine.goals.generating import GENERATE, GENERATOR
 from optim._engine.jobs import prepare
+from optim._engine.jobs.lane import LaneClock
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
-from optim._engine.plugins.registry import load_registry, require_target
+from optim._engine.plugins.registry import Registry, load_registry, require_target
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
 from optim._engine.reports.build import generation_report, goal_ratio_report, throughput_report
 from optim._engine.runs.compare.prepared import Say, about_made_up, other_model, require_timed, workbench_for
-from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
@@ -23,23 +24,30 @@ from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.targets.entrants import none_runs
 from optim._engine.search.workbench import Workbench
 from optim.errors import ExitStatus, OptimError
+from optim.goal import GoalRequest
 from optim.jobs.wire import to_wire
 from optim.providers.names import CPU
 from optim.target import Target
 
 
 def bench_models(
-    models: Sequence[Path], asked: RunSettings, say: Say, *, seconds: float = 20.0, beside: Sequence[str] = ()
+    models: Sequence[Path],
+    asked: RunSettings,
+    say: Say,
+    *,
+    seconds: float = 20.0,
+    beside: Sequence[str] = (),
+    programs: Sequence[Path] = (),
 ) -> Benchmark:
     """Time models in lock-step, each in a process of its own.
 
     Args:
-        models: ``.onnx`` files, run folders, or sources, which are exported; behind the first, to which ratios are,
-            also folders of onnxruntime-genai, where answers are asked for.
+        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
         asked: target, samples, seed and component; and a goal, whose own clock has its turn in each round too.
         say: gets progress, a line at a time.
         seconds: of racing, at most.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
+        programs: folders of onnxruntime-genai, whose answers are timed too.
 
     Raises:
         OptimError[not-timed]: time means nothing on the target.
@@ -50,33 +58,52 @@ def bench_models(
     registry, component = load_registry(), asked.component
     chosen = choose_targets(registry, asked.target)
     if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
-        _require_one_model(models, beside, asked.target)
+        _require_one_model([*models, *programs], beside, asked.target)
         return _bench_targets(models[0], asked, say, chosen, seconds)
     target = chosen.targets[0].name
     asked = replace(asked, target=target)
     require_timed(chosen.targets[0])
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
-    programs = [path for path in models[1:] if is_program(path)]
     clocks = tuple(clock_of_program(registry, path, asked.goal_request) for path in programs)
     with workbench_for(models[0], asked, say, models[1:]) as (bench, first):
-        graphs = [path for path in models[1:] if path not in programs]
-        candidates = [other_model(bench, path, component) for path in graphs]
-        _say_threads(bench, [models[0], *graphs], [first, *candidates])
+        candidates = [other_model(bench, path, component) for path in models[1:]]
+        _say_threads(bench, models, [first, *candidates])
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
         lanes = [_source_place(bench, peer, models[0], component) for peer in peers]
-        bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
+        names = [*map(str, models), *beside, *map(str, programs)]
+        bench.say(f"timing {len(names)} model{'s' if len(names) > 1 else ''}")
         effort = Effort(seconds, width=0.01, drop=False)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = Races(bench).race(candidates, effort, wanted)
-        sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
-        sizes += map(size_of_program, programs)
-        names = (str(models[0]), *map(str, graphs), *beside, *map(str, programs))
+        sizes = [*(one.size_bytes for one in (first, *candidates)), *[0] * len(lanes), *map(_size_of_program, programs)]
         timed = [
             _timed_model(name, size, result, bench.prepared)
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
-        timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
+        timed[len(timed) - len(programs) :] = map(_answers_only, timed[len(timed) - len(programs) :])
         return Benchmark(target=target, feeds=_feeds_text(bench, models), models=tuple(timed))
+
+
+def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
+    """Returns the clock that times the answers of a program that drives its own model.
+
+    Raises:
+        OptimError[runtime-missing]: that program is not installed.
+        OptimError[plugin-missing]: no plugin times it.
+    """
+    generator = registry.part(GENERATOR, f"answers of {path} cannot be timed")
+    return LaneClock.of(GENERATE, generator.program_clock(path, asked))
+
+
+def _size_of_program(path: Path) -> int:
+    """Bytes of its graph and weights."""
+    return sum(file.stat().st_size for file in path.iterdir() if file.name.endswith((".onnx", ".data")))
+
+
+def _answers_only(timed: TimedModel) -> TimedModel:
+    """The figures of its lane without those of the model that the lane has open."""
+    unknown = {"latency_ms": None, "latency_ratio": None, "latency_ratio_ci": None, "peak_memory_bytes": None}
+    return timed.model_copy(update={**unknown, "shapes": ()})
 
 
 def _feeds_text(bench: Workbench, models: Sequence[Path]) -> str:
