@@ -155,12 +155,12 @@ def _bench_targets(model: Path, asked: RunSettings, say: Say, chosen: ChosenTarg
         except OptimError as error:
             failed[target.name] = error
             continue
-        rows = []
-        for name, why in failed.items():
-            not_here = why.status is ExitStatus.TARGET_UNAVAILABLE
-            rows.append(_not_timed(model, name, f"{why.what}: {why.cause}", not_here=not_here))
-        absent = () if chosen.auto else chosen.absent
-        rows += [_not_timed(model, one.name, one.reason, not_here=True) for one in absent]
+        why_not = [
+            (name, f"{error.what}: {error.cause}", error.status is ExitStatus.TARGET_UNAVAILABLE)
+            for name, error in failed.items()
+        ]
+        why_not += [(one.name, one.reason, True) for one in chosen.absent if not chosen.auto]
+        rows = [TimedModel(model=str(model), target=name, error=why, not_here=away) for name, why, away in why_not]
         names = ",".join(one.name for one in chosen.targets)
         return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
     raise none_runs(failed, chosen)
@@ -178,10 +178,6 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
         _timed_model(str(source), size, result, bench.prepared).model_copy(update={"target": target.name})
         for target, result in zip(targets, (base, *others), strict=True)
     ]
-
-
-def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
-    return TimedModel(model=str(model), target=target, error=reason, not_here=not_here)
 
 
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
