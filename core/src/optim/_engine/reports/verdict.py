@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
@@ -170,56 +171,37 @@ def _drift(outcome: Outcome, result: Measured) -> str:
 def notes(outcome: Outcome) -> tuple[str, ...]:
     """What a person must know of the figures, a sentence each."""
     remark = filter(None, [outcome.target.remark])
-    told = (*remark, *outcome.prepared.notes, *outcome.notes)
-    return (*told, *_few_rounds(outcome), *_noise(outcome), *_one_size(outcome), *_few_samples(outcome))
+    return (*remark, *outcome.prepared.notes, *outcome.notes, *_limits(outcome))
 
 
-def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
-    """That a ratio rests on too few rounds to have an interval."""
-    ratio = outcome.timing.ratio if outcome.timing else None
-    if outcome.result is None or outcome.result.candidate.is_original:
-        return ()
-    if ratio is None or ratio.interval is not None:
-        return ()
-    rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
-    return (
-        f"a run takes so long that only {rounds} timed; with fewer than six the ratio has no interval, and "
-        "optim does not call a result faster; give more with --search-seconds",
-    )
-
-
-def _noise(outcome: Outcome) -> tuple[str, ...]:
-    """That other programs were in the way, where they were most of the time."""
-    timed = outcome.timing or outcome.original
-    if timed is None or timed.disturbed <= BUSY:
-        return ()
-    return (
-        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain; "
-        "repeat the run on a quiet machine with --no-cache",
-    )
-
-
-def _one_size(outcome: Outcome) -> tuple[str, ...]:
-    """That a lossy result was judged at one size where the model takes any: fitted ranges end there."""
-    sizes = outcome.prepared.one_size
-    if outcome.result is None or not outcome.result.candidate.is_lossy or not sizes:
-        return ()
-    return (
-        f"all samples have {', '.join(sizes)}: the drift of a lossy result may be larger at other sizes; "
-        "if you use other sizes, give such samples with --data",
-    )
-
-
-def _few_samples(outcome: Outcome) -> tuple[str, ...]:
-    """That a lossy result near the budget was chosen by so few samples that they tell nothing of the next one."""
-    prepared, result = outcome.prepared, outcome.result
-    if result is None or not result.candidate.is_lossy or not 0 < prepared.available < FEWEST:
-        return ()
+def _limits(outcome: Outcome) -> Iterator[str]:
+    """What limits the figures: few rounds, other programs, and of a lossy result samples of one size or few of them."""
+    prepared, result, timing = outcome.prepared, outcome.result, outcome.timing
+    ratio = timing.ratio if timing is not None else None
+    if result is not None and not result.candidate.is_original and ratio is not None and ratio.interval is None:
+        rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
+        yield (
+            f"a run takes so long that only {rounds} timed; with fewer than six the ratio has no interval, and "
+            "optim does not call a result faster; give more with --search-seconds"
+        )
+    timed = timing or outcome.original
+    if timed is not None and timed.disturbed > BUSY:
+        yield (
+            f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less "
+            "certain; repeat the run on a quiet machine with --no-cache"
+        )
+    if result is None or not result.candidate.is_lossy:
+        return
+    if prepared.one_size:  # fitted ranges end there
+        yield (
+            f"all samples have {', '.join(prepared.one_size)}: the drift of a lossy result may be larger at other "
+            "sizes; if you use other sizes, give such samples with --data"
+        )
     limit = outcome.settings.budget(prepared.tolerance).limit(lossy=True)
-    if prepared.origin == SYNTHESIZED or result.candidate.drift.relative_error <= _NEAR * limit:
-        return ()
-    count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
-    return (
-        f"optim chose the result by the drift on {count}: other samples may be beyond the budget; "
-        f"give {FEWEST} or more with --data",
-    )
+    is_near = result.candidate.drift.relative_error > _NEAR * limit
+    if 0 < prepared.available < FEWEST and prepared.origin != SYNTHESIZED and is_near:
+        count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
+        yield (
+            f"optim chose the result by the drift on {count}: other samples may be beyond the budget; "
+            f"give {FEWEST} or more with --data"
+        )
