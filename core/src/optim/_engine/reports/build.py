@@ -22,7 +22,6 @@ from optim._engine.reports.schema import (
     DeviceReport,
     DriftReport,
     ExportReport,
-    ExportStepReport,
     FeedsReport,
     GenerationReport,
     GoalRatioReport,
@@ -182,26 +181,10 @@ def _original(outcome: Outcome) -> OriginalReport:
 
 
 def _export(outcome: Outcome) -> ExportReport | None:
-    made, result = outcome.exported, outcome.result
-    if made is None:
+    if not outcome.export:
         return None
-    component = outcome.settings.component or made.graphs[0].component
-    found = next(verified for verified in made.verified if verified.component == component)
-    return ExportReport(
-        source=made.request.spec,
-        component=component,
-        drift=drift_report(found.drift),
-        trials=found.trials,
-        skipped=found.skipped,
-        tokens=found.tokens,
-        result_drift=_source_drift(result.source) if result is not None and result.source is not None else None,
-        steps=tuple(
-            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
-            for step in made.steps
-            if step.component in ("", component)
-        ),
-        notes=(*made.notes, *found.notes),
-    )
+    found = outcome.result.source if outcome.result is not None else None
+    return ExportReport.model_validate({**outcome.export, "result_drift": _source_drift(found) if found else None})
 
 
 def _source_drift(found: SourceDrift) -> SourceDriftReport:

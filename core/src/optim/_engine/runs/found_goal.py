@@ -12,7 +12,7 @@ from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
-from optim._engine.sources.export_file import foretold_facts, known_facts, read_export_file
+from optim._engine.sources.export_file import foretold_facts, known_export, read_export_file
 from optim._engine.store import cache_key
 from optim.goal import GoalRequest
 from optim.jobs.process import WorkerFailed
@@ -36,7 +36,7 @@ def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
     Raises:
         OptimError: the clock of the goal that the user named cannot run the model.
     """
-    settings, facts = bench.settings, bench.exported.facts if bench.exported else known_facts(bench.settings.source)
+    settings, facts = bench.settings, bench.facts
     if settings.goal_is_said:
         bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
@@ -98,7 +98,8 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     exported = read_export_file(path) if path.is_dir() else None
     if exported is not None and len(exported.components) == 1:
         path = path / next(iter(exported.components.values())).file
-    model, facts = _read(path), known_facts(path)
+    model, known = _read(path), known_export(path)
+    facts = known.content.facts if known is not None else {}
     asked = generator.answers(model, settings.goal_request, facts) if model is not None else ""
     if isinstance(asked, str):
         return settings, ""
