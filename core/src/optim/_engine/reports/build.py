@@ -47,7 +47,7 @@ from optim._engine.search.objective import figures_of
 from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
-from optim._engine.sources.evidence import SourceDrift
+from optim._engine.sources.exported import SourceDrift
 from optim.after_run import Section
 from optim.cli_kit.output import options_text
 from optim.goal import GenerationTimes, Ratio
