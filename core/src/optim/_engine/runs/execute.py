@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,9 @@ from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key, names_in_messages
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
-from optim.goal import GoalRequest
+from optim.goal import Basis
 from optim.jobs.owner import ending_workers
-from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
-from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 from optim.providers.memory import mapped_config
@@ -45,9 +42,6 @@ from optim.target import Target
 from optim.workplace import Workplace
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
-
-_REACH_S = 120.0
-"""For opening a decoder and one token: it only ends one that hangs."""
 
 _MAPPED = (
     "the original needs much of the memory, so optim runs and times it without repacked weights "
@@ -109,7 +103,7 @@ def execute(
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.export, earlier.known = _report_of(bench), bench.known
             return _noting(earlier, chosen, registry)
-        outcome = _outcome(bench, load, source, chosen, plans, failed)
+        outcome = _outcome(bench, source, chosen, plans, failed)
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven}
@@ -187,9 +181,7 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
-        asked, remark = found_goal(
-            bench.settings, bench.registry, bench.target, source.model, bench.facts, partial(_why_no_answer, bench)
-        )
+        asked, remark = found_goal(bench, source.model)
         bench.aim_at(asked)
         if remark:
             bench.say(remark)
@@ -204,19 +196,6 @@ def _prepared(
         failed |= errors
         return bench, source
     raise none_runs(errors, chosen)
-
-
-def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
-    """Why the last token of an answer of a decoder cannot be computed; empty where it can."""
-    from optim._engine.jobs import reach
-
-    request = reach.Request(model, bench.place, next(iter(bench.registry.offered("generator"))), asked)
-    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
-    try:
-        bench.runner.call(reach.JOB, request, timeout_s=_REACH_S, key=key)
-    except WorkerFailed as failed:
-        return failed.error.cause if failed.error else failed.reason
-    return ""
 
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
@@ -240,12 +219,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 
 
 def _outcome(
-    bench: Workbench,
-    load: Load,
-    source: ingest.Answer,
-    chosen: ChosenTargets,
-    plans: Plans,
-    failed: dict[str, OptimError],
+    bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
@@ -262,7 +236,7 @@ def _outcome(
         verdict, won = judge_lock(bench), bench
     else:
         verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
-    search_s, result = bench.turns.now() - started, verdict.result
+    search_s, result, goal = bench.turns.now() - started, verdict.result, bench.goal
     if result:
         bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
@@ -273,7 +247,7 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal_facts=GoalFacts.of(bench.goal),
+        goal_facts=GoalFacts(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes),
         target=won.target,
         source=source,
         prepared=bench.prepared,
