@@ -24,7 +24,7 @@ from optim._engine.search.state import (
     chain_of,
 )
 from optim._engine.search.taste import SURPRISE
-from optim._engine.sources.evidence import SourceDrift
+from optim._engine.sources.exported import SourceDrift
 from optim.goal import Basis
 from optim.model import Model
 from optim.passes import Stage
