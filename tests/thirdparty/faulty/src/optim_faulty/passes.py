@@ -68,13 +68,13 @@ class FixBatch(Pass):
 
     def apply(self, model, options, context):
         """The same graph with a batch of 2."""
-        from optim.onnx import fix_dimensions
+        from optim.onnx import fix_shapes
 
         happen("apply")
         if planted("nothing", "apply"):
             return PassResult(model, False, ("its sizes are fixed",))
         graph = model.ir()
-        fix_dimensions(graph, {"batch": 2})
+        fix_shapes(graph, {"batch": 2})
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())
 
 
