@@ -24,10 +24,11 @@ for what is masked. The other side must have the same value there.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
-from optim.arrays import Array, is_float
+from optim.arrays import Array, Outputs, is_float
 
 APART = 100.0
 """Numbers whose scales differ by more are of different kinds."""
@@ -60,6 +61,8 @@ _LEAST_WHOLE = 8
 """Numbers of a slice, over all samples, that must be whole: fewer may be by chance."""
 
 _FILE = "variation.npz"
+_TABLES = ("slices", "rounding", "whole")
+"""Attributes of a variation with an array for each axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,15 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     scale = min(max(scale * unit, smallest), sys.float_info.max)
     whole = dict(_whole(values, weights, 1 / steps))
     return Variation(scale, middle, slices, is_share, sentinels, reason, rounds_by=steps, whole=whole)
+
+
+def measure_each(samples: Iterable[tuple[Outputs, Mapping[str, NDArray[np.bool_] | None]]]) -> dict[str, Variation]:
+    """Measure every output of the original, by name, from its samples, each with the positions that count."""
+    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for outputs, valid in samples:
+        for name, array in outputs.items():
+            gathered.setdefault(name, []).append((np.asarray(array), valid.get(name)))
+    return {name: measure(one) for name, one in gathered.items()}
 
 
 def _whole(
@@ -361,39 +373,27 @@ def _limits(dtype: np.dtype[np.generic]) -> Any:
 
 def write(folder: Path, variations: Mapping[str, Variation]) -> None:
     """Keep the variations of a model's outputs beside what it computed."""
-    arrays: dict[str, Array] = {}
-    for number, (name, one) in enumerate(variations.items()):
-        arrays[f"{number}/name"] = np.array(name)
-        arrays[f"{number}/scale"] = np.array([one.scale, one.middle, one.is_share, one.has_padding, one.rounds_by])
-        arrays[f"{number}/sentinels"] = np.array(one.sentinels, np.float64)
-        arrays[f"{number}/unjudged"] = np.array(one.unjudged)
-        arrays |= {f"{number}/slices/{axis}": found for axis, found in one.slices.items()}
-        arrays |= {f"{number}/rounding/{axis}": found for axis, found in one.rounding.items()}
-        arrays |= {f"{number}/whole/{axis}": found for axis, found in one.whole.items()}
+    plain = {name: asdict(replace(one, slices={}, rounding={}, whole={})) for name, one in variations.items()}
+    tables = {
+        f"{number}/{table}/{axis}": found
+        for number, one in enumerate(variations.values())
+        for table in _TABLES
+        for axis, found in getattr(one, table).items()
+    }
     with (folder / _FILE).open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # names are not those of options
+        np.savez(file, plain=np.array(json.dumps(plain)), **tables)
 
 
 def read(folder: Path) -> dict[str, Variation]:
     """The variations that :func:`write` kept."""
     with np.load(folder / _FILE, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    found: dict[str, Variation] = {}
-    for number in range(sum(name.endswith("/name") for name in arrays)):
-        parts = {name.removeprefix(f"{number}/"): one for name, one in arrays.items() if name.startswith(f"{number}/")}
-        found[str(parts["name"])] = Variation(
-            float(parts["scale"][0]),
-            float(parts["scale"][1]),
-            {int(name[7:]): one for name, one in parts.items() if name.startswith("slices/")},
-            bool(parts["scale"][2]),
-            tuple(map(float, parts["sentinels"])),
-            str(parts["unjudged"]),
-            {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
-            has_padding=bool(parts["scale"][3]),
-            rounds_by=float(parts["scale"][4]),
-            whole={int(name[6:]): one for name, one in parts.items() if name.startswith("whole/")},
-        )
-    return found
+        tables = dict(archive)
+    plain: dict[str, dict[str, Any]] = json.loads(str(tables.pop("plain")))
+    names = list(plain)
+    for key, found in tables.items():
+        number, table, axis = key.split("/")
+        plain[names[int(number)]][table][int(axis)] = found
+    return {name: Variation(**{**one, "sentinels": tuple(one["sentinels"])}) for name, one in plain.items()}
 
 
 def _counted(array: Numbers, valid: NDArray[np.bool_] | None) -> NDArray[np.bool_]:

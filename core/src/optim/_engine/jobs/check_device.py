@@ -48,7 +48,7 @@ def run(request: Request, channel: Channel) -> Answer:
     if reason := accepted_inexact(place.backend(), original, place.target, request.without):
         return DeviceCheck(reason=reason)
     channel.event("progress", text="computing the original on an independent runtime")
-    return check_device(request.device, request.reference, request.reference.variations(), request.within_s)
+    return check_device(request.device, request.reference, request.within_s)
 
 
 def with_device_checked(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.exactness import accepted_inexact
-from optim._engine.compare.independent import CheckedDevice, CheckedResult, DeviceCheck, check_result
+from optim._engine.compare.independent import CheckedDevice, DeviceCheck, check_result
 from optim._engine.jobs.job import STARTING_S, Job
 from optim._engine.jobs.runner import Runner
 from optim._engine.store import names_in_messages
@@ -50,9 +50,9 @@ def run(request: Request, channel: Channel) -> Answer:
     if reason := accepted_inexact(backend, reference.original, place.target, request.without):
         return DeviceCheck(reason=reason)
     device = CheckedDevice(place.target, backend.name, backend.release)
-    result = CheckedResult(request.model.path, compared.interfaces, request.drift)
     with backend.open(request.model, place.target) as session:
-        return check_result(device, result, session, reference, reference.variations(), request.within_s)
+        path, interfaces = request.model.path, compared.interfaces
+        return check_result(device, path, request.drift, session, reference, interfaces, request.within_s)
 
 
 def unchecked_result(runner: Runner, request: Request, most_s: float) -> str:
