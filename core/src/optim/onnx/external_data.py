@@ -62,7 +62,7 @@ def model_size_bytes(model: Model) -> int:
     graph = onnx.load(model.path, load_external_data=False)
     total = model.path.stat().st_size
     total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
-    lengths = {}
+    lengths: dict[tuple[str, str], int] = {}
     for place in map(place_of, external_tensors(graph)):
         lengths.setdefault((place["location"], place.get("offset", "0")), int(place["length"]))
     return total + sum(lengths.values())

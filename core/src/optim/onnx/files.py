@@ -151,9 +151,10 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
-        if same is not None:
-            in_file = isinstance(same, ir.ExternalTensor)
-            value.const_value = placed(tensor, Path(same.path), same.offset, same.length) if in_file else same
+        if isinstance(same, ir.ExternalTensor):
+            value.const_value = placed(tensor, Path(same.path), same.offset, same.length)
+        elif same is not None:
+            value.const_value = same
     return graph
 
 

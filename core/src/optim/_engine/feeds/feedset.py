@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from optim._engine.feeds.archives import write_archive
 from optim.arrays import Array, Feeds, dtype_of
 from optim.model import TensorInfo
 
@@ -157,11 +158,9 @@ class FeedWriter:
         self._labels.update(labels)
         self._digest.update(f"sample {self.count}".encode())
         arrays = {name: _plain(np.asarray(given, order="C")) for name, given in {**feeds, **labels}.items()}
-        with zipfile.ZipFile(_sample_path(self._temporary, self.count), "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                self._dtypes[name] = array.dtype.name
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, array.view(_raw(array.dtype)), allow_pickle=False)
+        self._dtypes |= {name: array.dtype.name for name, array in arrays.items()}
+        plain = {name: array.view(_raw(array.dtype)) for name, array in arrays.items()}
+        write_archive(_sample_path(self._temporary, self.count), plain)
         for name in sorted(arrays):
             array = arrays[name]
             self._digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
