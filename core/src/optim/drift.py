@@ -88,7 +88,7 @@ def relative_distance(original: Array, other: Array) -> float:
     finite = np.isfinite(a)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(b[finite]).all():
         return math.inf
-    counted = finite & (~np.isin(a, sentinels_of([a], [finite])) | (a != b))
+    counted = finite & (~np.isin(a, sentinels_of([(a, finite)])) | (a != b))
     a, b = a[counted], b[counted]
     unit = power_of_two(max(float(np.abs(one).max(initial=0.0)) for one in (a, b)))
     a, b = a / unit, b / unit
