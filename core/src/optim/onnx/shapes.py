@@ -86,7 +86,7 @@ def require_shapes(
 
 
 def fixed_inputs(
-    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[TensorInfo, ...]:
     """Returns the inputs with some dimensions fixed.
 
@@ -97,7 +97,7 @@ def fixed_inputs(
     """
     found = []
     for info in inputs:
-        shape = shapes.get(info.name, info.shape)
+        shape = (shapes or {}).get(info.name, info.shape)
         known = None if shape is None else tuple(sizes.get(s, s) if isinstance(s, str) else s for s in shape)
         found.append(replace(info, shape=known))
     return tuple(found)

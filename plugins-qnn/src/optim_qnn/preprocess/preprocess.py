@@ -106,7 +106,7 @@ def _shapes_of(options: PreprocessOptions, model: Model) -> dict[str, tuple[int,
         return dict(options.shapes)
     from optim.onnx import fixed_inputs
 
-    fixed = fixed_inputs(model.inputs, options.dimensions, {})
+    fixed = fixed_inputs(model.inputs, options.dimensions)
     if left := [info.name for info in fixed if info.is_dynamic]:
         raise _nobody_said(left)
     dynamic = {info.name for info in model.inputs if info.is_dynamic}

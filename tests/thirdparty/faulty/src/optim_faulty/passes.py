@@ -64,7 +64,7 @@ class FixBatch(Pass):
         from optim.onnx import fixed_inputs
 
         happen("inputs_for")
-        return fixed_inputs(model.inputs, {"batch": 3 if planted("wrong", "inputs_for") else 2}, {})
+        return fixed_inputs(model.inputs, {"batch": 3 if planted("wrong", "inputs_for") else 2})
 
     def apply(self, model, options, context):
         """The same graph with a batch of 2."""
