@@ -20,7 +20,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare.conditions import _component
+from optim._engine.runs.compare import conditions
 from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
 from optim._engine.timing.profiled import written_profile
@@ -29,6 +29,7 @@ from optim.model import AdapterInput, TensorInfo
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import read_ir, save_in_store
 from optim.onnx.libraries import operator_library_path
+from optim.onnx.sessions import PLAIN_CPU
 from optim.passes import Interface, PassResult
 from optim.source import Component, Source, SourceRequest, TrialStep
 from optim.source import Trial as SourceTrial
@@ -143,12 +144,11 @@ def test_what_was_installed_and_is_no_plugin_is_named(monkeypatch: pytest.Monkey
     assert "error[no-plugin-inside]: click was installed" in capsys.readouterr().err
 
 
-def test_of_several_components_one_must_be_named() -> None:
-    exported: Any = SimpleNamespace(
-        graphs=[SimpleNamespace(component="encoder"), SimpleNamespace(component="decoder")],
-        request=SimpleNamespace(spec="folder"),
-    )
-    found = refusal(lambda: _component(exported, ""))
+def test_of_several_components_one_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [SimpleNamespace(known=SimpleNamespace(component=name)) for name in ("encoder", "decoder")]
+    monkeypatch.setattr(conditions, "export_source", lambda *asked: graphs)
+    on: Any = SimpleNamespace(registry=None, store=None, say=print)
+    found = refusal(lambda: conditions._exported(Path("package:function"), "", PLAIN_CPU, on))
     assert (found.reference, found.fix) == ("which-component", "--component decoder")
 
 

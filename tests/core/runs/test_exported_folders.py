@@ -127,9 +127,9 @@ def test_every_component_has_a_run_folder_and_they_still_know_each_other(exporte
 def test_a_lossy_result_says_at_most_how_far_it_is_from_the_source(exported):
     from optim._engine.sources.export_file import known_export
 
-    found = known_export(exported / "model.onnx").optimized("model.onnx", 0.02)
-    assert found.components["model"].drift == pytest.approx(0.020001)
-    assert found.components["model"].state == {"new": "old"}
+    known = known_export(exported / "model.onnx")
+    assert known.drift_of(from_graph=0.02, from_source=None) == pytest.approx(0.020001)
+    assert known.drift_of(from_graph=0.02, from_source=0.003) == 0.003
     models.mlp(exported)
     assert known_export(exported / "mlp.onnx") is None
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from optim._engine.plugins.ordering import order as order
     from optim._engine.plugins.plugin import PluginInfo as PluginInfo
     from optim._engine.plugins.registry import load_registry as load_registry
-    from optim._engine.sources.structure import require_structure as require_structure
     from optim.jobs.doing import is_worker as is_worker
     from optim.jobs.process import WorkerProcess as WorkerProcess
     from optim.onnx.adapter_inputs import lost_adapter_inputs as lost_adapter_inputs

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.engine.export import LIMITS, Job, Verified, read_evidence
+from optim.engine.export import Job
 from optim.errors import ExitStatus, OptimError
 from optim.jobs import Channel
 from optim.model import Model, SessionConfig
 from optim.providers import CUDA
 from optim.target import Target
-from optim_plugins.export.verify import verify_component, verify_generation
+from optim_plugins.export.evidence import LIMITS, read_evidence
+from optim_plugins.export.verify import Verified, verify_component, verify_generation
 
 if TYPE_CHECKING:
     import onnxruntime

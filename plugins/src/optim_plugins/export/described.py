@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from optim import ExportedFolder
-from optim.engine.export import (
-    ExportConditions,
-    ExportedComponent,
-    ExportedSource,
-    ExportStepReport,
-    is_ours,
-    needs_export,
-    require_max_drift,
-    to_wire,
-)
+from optim.engine.export import ExportConditions, ExportedComponent, is_ours, needs_export, require_max_drift, to_wire
 from optim.errors import OptimError
 from optim.source import CONFIG_FILE, SourceRequest
 from optim_plugins.export.folder import write_export
+from optim_plugins.export.make import MadeExport
 
 
 def write_described(request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedFolder:
@@ -39,30 +31,29 @@ def write_described(request: SourceRequest, output: Path, conditions: ExportCond
     return _described(made, output)
 
 
-def _described(made: ExportedSource, output: Path) -> ExportedFolder:
+def _described(made: MadeExport, output: Path) -> ExportedFolder:
     """Returns what ``optim.export`` answers."""
-    verified = {found.component: found for found in made.verified}
     components = [
         ExportedComponent(
-            name=graph.component,
-            file=str(output / made.content.components[graph.component].file),
+            name=graph.known.component,
+            file=str(output / made.content.components[graph.known.component].file),
             size_bytes=graph.size_bytes,
             inputs=tuple(to_wire(graph.model.inputs)),
             outputs=tuple(to_wire(graph.model.outputs)),
-            drift=verified[graph.component].drift.relative_error,
-            trials=tuple(verified[graph.component].trials),
-            skipped=tuple(verified[graph.component].skipped),
-            tokens=verified[graph.component].tokens,
+            drift=graph.known.drift,
+            trials=graph.report["trials"],
+            skipped=graph.report["skipped"],
+            tokens=graph.report["tokens"],
         )
         for graph in made.graphs
     ]
     return ExportedFolder(
-        source=made.request.spec,
+        source=made.graphs[0].report["source"],
         output=str(output),
-        facts=made.facts,
+        facts=dict(made.content.facts),
         components=tuple(components),
-        steps=tuple(ExportStepReport.model_validate(step) for step in to_wire(made.steps)),
-        notes=(*made.notes, *(note for found in made.verified for note in found.notes)),
+        steps=made.steps,
+        notes=made.notes,
         peak_memory_bytes=made.peak_memory_bytes,
         seconds=made.seconds,
     )

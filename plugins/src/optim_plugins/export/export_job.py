@@ -10,8 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from optim.engine.export import Choice, Graph, Job, SourceStep, load_registry, store_graph
+from optim.engine.export import Choice, ExportStepReport, Job, load_registry, store_graph
 from optim.jobs import Channel
+from optim.model import Model
 from optim.onnx import model_size_bytes, operator_counts
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported
@@ -34,6 +35,23 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Graph:
+    """A component in the store.
+
+    Attributes:
+        size_bytes: on disk once delivered.
+        operators: nodes by operator.
+        state: by output, the input that takes it in the next step.
+    """
+
+    component: str
+    model: Model
+    size_bytes: int
+    operators: dict[str, int]
+    state: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What came of a source.
 
@@ -45,7 +63,7 @@ class Answer:
     """
 
     graphs: tuple[Graph, ...]
-    steps: tuple[SourceStep, ...]
+    steps: tuple[ExportStepReport, ...]
     notes: tuple[str, ...]
     lossy: bool
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from optim import ExportedFolder
-from optim.engine.export import ExportConditions, ExportedSource
+from optim.engine.export import ExportConditions, ExportedGraph
 from optim.source import SourceRequest
+from optim_plugins.export import result_job
 from optim_plugins.export.described import write_described
 from optim_plugins.export.make import make_graphs
 
@@ -14,9 +16,11 @@ from optim_plugins.export.make import make_graphs
 class VerifiedExport:
     """Keeps the contract :class:`optim.engine.export.ExportPipeline`."""
 
-    def export(self, request: SourceRequest, conditions: ExportConditions) -> ExportedSource:
+    witness = result_job.JOB
+
+    def export(self, request: SourceRequest, conditions: ExportConditions) -> Sequence[ExportedGraph]:
         """Into the store."""
-        return make_graphs(request, conditions)
+        return make_graphs(request, conditions).graphs
 
     def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedFolder:
         """Into a folder of the user."""

@@ -11,7 +11,6 @@ from optim.engine.export import (
     EXPORT_FILE,
     LOAD_TEXT,
     ExportConditions,
-    ExportedSource,
     RunFolder,
     deliver_linked,
     held_backend,
@@ -25,10 +24,10 @@ from optim.layout import carry_files
 from optim.model import SessionConfig
 from optim.onnx import deliver_model
 from optim.source import SourceRequest
-from optim_plugins.export.make import make_graphs
+from optim_plugins.export.make import MadeExport, make_graphs
 
 
-def write_export(request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedSource:
+def write_export(request: SourceRequest, output: Path, conditions: ExportConditions) -> MadeExport:
     """Export a source into a folder.
 
     Args:
@@ -40,7 +39,7 @@ def write_export(request: SourceRequest, output: Path, conditions: ExportConditi
         OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
     """
 
-    def make() -> ExportedSource:
+    def make() -> MadeExport:
         return make_graphs(request, conditions)
 
     store = conditions.store
@@ -56,7 +55,7 @@ def write_export(request: SourceRequest, output: Path, conditions: ExportConditi
     return made
 
 
-def _write_graphs(made: ExportedSource, folder: Path, conditions: ExportConditions, owner: str | None) -> None:
+def _write_graphs(made: MadeExport, folder: Path, conditions: ExportConditions, owner: str | None) -> None:
     """Write every component's graph, and what says how they work together.
 
     Args:
@@ -65,17 +64,17 @@ def _write_graphs(made: ExportedSource, folder: Path, conditions: ExportConditio
         conditions: under which they were exported.
         owner: the distribution whose backend opens them; None: onnxruntime alone does.
     """
-    for name, one in made.content.components.items():
-        deliver_model(made.graph(name).model, folder, name=one.file)
+    for graph in made.graphs:
+        deliver_model(graph.model, folder, name=made.content.components[graph.known.component].file)
     if len(made.graphs) == 1:
         script = loading_script(conditions.registry, LOAD_TEXT, made.graphs[0].model) if owner is None else ""
         write_session_files(folder, SessionConfig(), conditions.target, owner=owner, script=script)
     write_export_file(folder, made.content)
-    if made.request.folder is not None:
-        carry_files(made.request.folder, folder)
+    if (files := made.graphs[0].known.files) is not None:
+        carry_files(files.folder, folder)
 
 
-def _export_linked(request: SourceRequest, output: Path, make: Callable[[], ExportedSource]) -> ExportedSource:
+def _export_linked(request: SourceRequest, output: Path, make: Callable[[], MadeExport]) -> MadeExport:
     """Write graphs beside the user's weights; nothing that is not ours is replaced."""
     weights = request.folder
     if weights is None or not weights.resolve().is_relative_to(output.absolute().resolve()):
@@ -88,8 +87,8 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Expo
         )
     _refuse_overwriting(output)
     made = make()
-    for name, one in made.content.components.items():
-        deliver_linked(made.graph(name).model, output, name=one.file)
+    for graph in made.graphs:
+        deliver_linked(graph.model, output, name=made.content.components[graph.known.component].file)
     temporary = output / f".{EXPORT_FILE}.{uuid.uuid4().hex}"
     temporary.mkdir()
     try:

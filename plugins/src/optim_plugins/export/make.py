@@ -11,17 +11,24 @@ import importlib.metadata
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from optim.engine.export import (
+    ComponentFile,
     ExportConditions,
-    ExportedSource,
+    ExportedGraph,
+    ExportFile,
+    ExportReport,
+    ExportStepReport,
+    KeptFiles,
+    KnownExport,
     Runner,
-    SourceStep,
     cache_key,
     core_digest,
+    drift_report,
+    export_file,
     is_whole,
     source_digest,
     version_keys,
@@ -32,6 +39,7 @@ from optim.passes import Stage
 from optim.source import SourceRequest
 from optim_plugins.export import check_job, export_job, reference_job
 from optim_plugins.export.record import keep_evidence
+from optim_plugins.export.verify import Verified
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")
 _TEXTS = (".json", ".py", ".txt", ".model", ".tiktoken", ".jinja", ".jinja2", ".yaml", ".yml", ".toml")
@@ -39,7 +47,30 @@ _FINGERPRINTED = (*_WEIGHTS, *_TEXTS)
 """What a model is loaded from; graphs are not among them: an export may be written beside its source."""
 
 
-def make_graphs(request: SourceRequest, conditions: ExportConditions) -> ExportedSource:
+@dataclass(frozen=True, slots=True)
+class MadeExport:
+    """What was made of a source.
+
+    Attributes:
+        graphs: of its components, in order.
+        steps: every pass and exporter.
+        notes: for the report.
+        peak_memory_bytes: of the process that exported it.
+    """
+
+    graphs: tuple[ExportedGraph, ...]
+    steps: tuple[ExportStepReport, ...]
+    notes: tuple[str, ...]
+    peak_memory_bytes: int
+    seconds: float
+
+    @property
+    def content(self) -> ExportFile:
+        """The ``export.json`` of a folder with these graphs, each in a file of its name."""
+        return self.graphs[0].known.content
+
+
+def make_graphs(request: SourceRequest, conditions: ExportConditions) -> MadeExport:
     """Export a source and verify what came of it; the same folder again is served from the cache.
 
     Args:
@@ -51,9 +82,9 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> Exporte
     """
     runner = Runner(conditions.store, conditions.say, fresh=conditions.fresh)
     key = _key(request, conditions)
-    made = runner.known(key, ExportedSource, holds=_is_there)
+    made = runner.known(key, MadeExport, holds=_is_there)
     if made is not None:
-        os.utime(made.evidence)
+        os.utime(made.graphs[0].evidence)
         runner.say(f"{request.spec} was exported before (--no-cache exports it again)")
         return made
     started = time.monotonic()
@@ -88,27 +119,51 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> Exporte
         except OptimError as error:
             raise _with_failures(error, exported.steps) from error
         kept = keep_evidence(store, evidence)
-    made = ExportedSource(
-        request,
-        exported.graphs,
-        exported.steps,
-        checked.verified,
-        dict(reference.evidence.facts),
-        exported.notes,
-        exporting.peak_memory_bytes,
-        time.monotonic() - started,
-        kept,
-    )
+    verified = {one.component: one for one in checked.verified}
+    parts = {
+        one.component: ComponentFile(f"{one.component}.onnx", one.state, verified[one.component].drift.relative_error)
+        for one in exported.graphs
+    }
+    content = export_file(request.spec, reference.evidence.facts, parts)
+    files = KeptFiles(request.folder.absolute(), links=True) if request.folder is not None else None
+    graphs = [
+        ExportedGraph(
+            one.model,
+            one.size_bytes,
+            one.operators,
+            KnownExport(content, one.component, files),
+            _report(request.spec, verified[one.component], exported).model_dump(mode="json"),
+            kept,
+        )
+        for one in exported.graphs
+    ]
+    notes = (*exported.notes, *(note for one in checked.verified for note in one.notes))
+    seconds = time.monotonic() - started
+    made = MadeExport(tuple(graphs), exported.steps, notes, exporting.peak_memory_bytes, seconds)
     runner.keep(key, made)
     return made
 
 
-def _is_there(made: ExportedSource) -> bool:
+def _report(spec: str, verified: Verified, exported: export_job.Answer) -> ExportReport:
+    """How a component was exported, for the report of a run."""
+    return ExportReport(
+        source=spec,
+        component=verified.component,
+        drift=drift_report(verified.drift),
+        trials=verified.trials,
+        skipped=verified.skipped,
+        tokens=verified.tokens,
+        steps=tuple(step for step in exported.steps if step.component in ("", verified.component)),
+        notes=(*exported.notes, *verified.notes),
+    )
+
+
+def _is_there(made: MadeExport) -> bool:
     """Returns whether the cache still has all of it."""
-    return made.evidence.is_dir() and all(is_whole(graph.model.path) for graph in made.graphs)
+    return made.graphs[0].evidence.is_dir() and all(is_whole(graph.model.path) for graph in made.graphs)
 
 
-def _with_failures(error: OptimError, steps: Sequence[SourceStep]) -> OptimError:
+def _with_failures(error: OptimError, steps: Sequence[ExportStepReport]) -> OptimError:
     """Returns what went wrong, and which exporters had failed before: the one that was taken may be the worse one."""
     failed = [f"{step.name} had failed before: {step.reason}" for step in steps if step.status == "failed"]
     return replace(error, cause="\n".join([error.cause, *failed])) if failed else error

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from optim.engine.export import Choice, OfferedPass, Registry, SourceStep, recording, require_structure
+from optim.engine.export import Choice, ExportStepReport, OfferedPass, Registry, recording
 from optim.errors import ExitStatus, OptimError, describe_exception
 from optim.options import parse_options
 from optim.passes import Applicable, Role, Stage
 from optim.source import Component, Source, SourceContext, SourceRequest
 from optim.source_passes import Exported, Exporter, SourcePass, SourceResult
+from optim_plugins.export.structure import require_structure
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Pipeline:
         self._context = context
         self._choice = choice
         self.lossy = False
-        self.steps: list[SourceStep] = []
+        self.steps: list[ExportStepReport] = []
 
     def load(self, request: SourceRequest) -> Source:
         """The source as it is: only passes that load are run.
@@ -178,8 +178,9 @@ class Pipeline:
         return f"{ahead} was asked for and replaces it" if ahead else ""
 
     def _step(self, offered: OfferedPass, status: Any, reason: str, component: str = "", **more: Any) -> None:
-        step = SourceStep(offered.name, offered.plugin.name, offered.stage, status, reason, component)
-        self.steps.append(replace(step, **more))
+        words = {"name": offered.name, "plugin": offered.plugin.name, "stage": offered.stage.value, "status": status}
+        figures = {"options": {}, "counts": {}, "notes": (), "seconds": 0.0, **more}
+        self.steps.append(ExportStepReport(**words, reason=reason, component=component, **figures))
 
 
 def _apply(

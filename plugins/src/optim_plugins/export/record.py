@@ -10,10 +10,11 @@ from pathlib import Path
 
 from optim.arrays import Array, Feeds, Outputs
 from optim.drift import compare_outputs
-from optim.engine.export import INDEX, Evidence, FeedSet, FeedWriter, RecordedComponent, RecordedTrial, Store, part_of
+from optim.engine.export import FeedSet, FeedWriter, Store
 from optim.errors import OptimError, describe_exception
 from optim.jobs import to_wire
 from optim.source import Component, Source, TrialStep
+from optim_plugins.export.evidence import INDEX, Evidence, RecordedComponent, RecordedTrial, part_of
 
 _GENERATIONS = "generations"
 

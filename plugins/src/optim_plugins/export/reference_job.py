@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from optim.engine.export import Choice, Evidence, Job, load_registry
+from optim.engine.export import Choice, Job, load_registry
 from optim.jobs import Channel
 from optim.source import SourceRequest
 from optim.target import Target
+from optim_plugins.export.evidence import Evidence
 from optim_plugins.export.export_job import source_context
 from optim_plugins.export.pipeline import Pipeline
 from optim_plugins.export.record import record

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.arrays import Array
-from optim.engine.export import (
+from optim.engine.export import Drift, OutputComparison, merge_samples, worst_drift
+from optim.errors import ExitStatus, OptimError
+from optim_plugins.export.evidence import (
     LIMITS,
     Evidence,
-    OutputComparison,
     RecordedComponent,
     RecordedTrial,
-    Verified,
     as_taken,
     compare_step,
-    merge_samples,
     place_of,
     steps_of,
     variations_of_source,
-    worst_drift,
 )
-from optim.errors import ExitStatus, OptimError
 from optim_plugins.export.record import generations_of
 from optim_plugins.goals.decoders.interface import session_inputs
 
@@ -32,6 +30,26 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _LOSSY_LIMIT = 5e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How far a graph is from its source.
+
+    Attributes:
+        trials: names of those it was compared on.
+        skipped: those that the source itself refuses, with the reason.
+        drift: of the worst output over all steps of all trials.
+        tokens: greedy tokens compared one by one; 0 where the source generates nothing.
+    """
+
+    component: str
+    trials: tuple[str, ...]
+    skipped: tuple[str, ...]
+    drift: Drift
+    comparisons: tuple[OutputComparison, ...]
+    tokens: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def verify_component(

@@ -16,9 +16,9 @@ from optim._engine.reports.parts import (
     ExportReport,
     broken_passes,
     drift_report,
-    export_report,
     generation_report,
     goal_ratio_report,
+    source_drift_report,
     start_report,
     throughput_report,
 )
@@ -158,10 +158,10 @@ def _original(outcome: Outcome) -> OriginalReport:
 
 
 def _export(outcome: Outcome) -> ExportReport | None:
-    made, result = outcome.exported, outcome.result
-    if made is None:
+    if not outcome.export:
         return None
-    return export_report(made, outcome.settings.component, result.source if result is not None else None)
+    found = outcome.result.source if outcome.result is not None else None
+    return ExportReport.model_validate({**outcome.export, "result_drift": source_drift_report(found)})
 
 
 def _result(outcome: Outcome) -> ResultReport | None:

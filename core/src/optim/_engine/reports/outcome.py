@@ -16,7 +16,6 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
 from optim._engine.sources.export_file import KnownExport
-from optim._engine.sources.exported import ExportedSource
 from optim.after_run import Section
 from optim.backend import Check
 from optim.errors import ExitStatus
@@ -124,8 +123,8 @@ class Outcome(Verdict):
         notes: what there was no time for.
         computed: jobs run.
         from_cache: answers taken from the cache.
-        exported: the source that the original was exported from; None where it came as an ONNX model.
-        known: what an earlier export says of the original, where it came as a file of one.
+        export: how this run exported the original, as the report has it; empty if it came as an ONNX model.
+        known: what is known of the export that the original comes from, of this run or an earlier one.
         loader: whether onnxruntime can open what is delivered.
         operator_ms: of a run, by operator, of the original and of the result; empty where nobody looked.
         load_script: text of ``load.py`` where another runtime than onnxruntime opens it.
@@ -153,7 +152,7 @@ class Outcome(Verdict):
     notes: tuple[str, ...] = ()
     computed: int = 0
     from_cache: int = 0
-    exported: ExportedSource | None = None
+    export: Mapping[str, Any] = field(default_factory=dict)
     known: KnownExport | None = None
     checks: tuple[Check, ...] = ()
     loader: bool = True

@@ -16,8 +16,7 @@ from optim.errors import ExitStatus, OptimError
 if TYPE_CHECKING:
     from optim._engine.gate.drift import Drift
     from optim._engine.jobs.start_up import StartUp
-    from optim._engine.sources.evidence import SourceDrift
-    from optim._engine.sources.exported import ExportedSource
+    from optim._engine.sources.exported import SourceDrift
     from optim.goal import GenerationTimes, Ratio
 
 
@@ -226,28 +225,10 @@ class ExportReport(Part):
     notes: tuple[str, ...] = Field(description="notes of the export")
 
 
-def export_report(made: ExportedSource, component: str | None, result: SourceDrift | None) -> ExportReport:
-    """The report of an export."""
-    component = component or made.graphs[0].component
-    found = next(verified for verified in made.verified if verified.component == component)
-    return ExportReport(
-        source=made.request.spec,
-        component=component,
-        drift=drift_report(found.drift),
-        trials=found.trials,
-        skipped=found.skipped,
-        tokens=found.tokens,
-        result_drift=_source_drift(result) if result is not None else None,
-        steps=tuple(
-            ExportStepReport(**{**asdict(step), "stage": step.stage.value})
-            for step in made.steps
-            if step.component in ("", component)
-        ),
-        notes=(*made.notes, *found.notes),
-    )
-
-
-def _source_drift(found: SourceDrift) -> SourceDriftReport:
+def source_drift_report(found: SourceDrift | None) -> SourceDriftReport | None:
+    """How far a result is from the source; None if it was not compared."""
+    if found is None:
+        return None
     return SourceDriftReport(
         drift=drift_report(found.drift),
         samples=found.samples,

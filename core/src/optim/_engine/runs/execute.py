@@ -27,8 +27,7 @@ from optim._engine.search.state import Candidate
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, none_runs, with_absent
 from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_words, of_several
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.export_file import KnownExport, known_export, known_facts
-from optim._engine.sources.exported import ExportedSource
+from optim._engine.sources.exported import ExportedGraph
 from optim._engine.standing import let_stand
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import Recorder
@@ -60,7 +59,7 @@ def execute(
     registry: Registry,
     store: Store,
     say: Callable[[str], None],
-    exported: ExportedSource | None = None,
+    exported: ExportedGraph | None = None,
     elsewhere: Workplace | None = None,
     trace: Recorder | None = None,
 ) -> Outcome:
@@ -107,7 +106,7 @@ def execute(
             earlier.first_s = earlier.seconds
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
-            earlier.exported, earlier.known = bench.exported, _known_export(settings)
+            earlier.export, earlier.known = _report_of(bench), bench.known
             return _noting(earlier, chosen, registry)
         outcome = _outcome(bench, load, source, chosen, plans, failed)
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
@@ -187,9 +186,8 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
-        facts = bench.exported.facts if bench.exported else known_facts(bench.settings.source)
         asked, remark = found_goal(
-            bench.settings, bench.registry, bench.target, source.model, facts, partial(_why_no_answer, bench)
+            bench.settings, bench.registry, bench.target, source.model, bench.facts, partial(_why_no_answer, bench)
         )
         bench.aim_at(asked)
         if remark:
@@ -287,8 +285,8 @@ def _outcome(
         notes=(*bench.deadline.notes, *bench.turns.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
-        exported=bench.exported,
-        known=_known_export(bench.settings),
+        export=_report_of(bench),
+        known=bench.known,
         operator_ms=tuple(map(dict, found.operator_ms)),
         sections=found.sections,
         baseline=bench.target.name if chosen.compete else "",
@@ -330,8 +328,9 @@ def _contested(
     return verdict, contest.bench_of(verdict.delivered, bench), rows
 
 
-def _known_export(settings: RunSettings) -> KnownExport | None:
-    return known_export(settings.source) if settings.export is None else None
+def _report_of(bench: Workbench) -> Mapping[str, Any]:
+    """How this run exported the original, for the report."""
+    return bench.exported.report if bench.exported is not None else {}
 
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:

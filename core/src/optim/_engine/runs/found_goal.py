@@ -13,7 +13,7 @@ from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
-from optim._engine.sources.export_file import foretold_facts, known_facts, read_export_file
+from optim._engine.sources.export_file import foretold_facts, known_export, read_export_file
 from optim.goal import GoalRequest
 from optim.model import Model
 from optim.onnx.files import describe_model
@@ -91,7 +91,8 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     model = _read(path)
     if model is None or not generator.generates(model):
         return settings, ""
-    facts = known_facts(path)
+    known = known_export(path)
+    facts = known.content.facts if known is not None else {}
     asked = generator.within(settings.goal_request, facts)
     workload = Workload(asked.prompt, asked.new)
     until = "" if "context" in facts else f", if it runs as far as {workload}"

@@ -66,7 +66,7 @@ def _files(outcome: Outcome, kept: Path | None, named: Path | None) -> KeptFiles
         return KeptFiles(named, links=True)
     if kept is not None:
         return KeptFiles(kept, links=False)
-    return files_to_keep(outcome.settings.source, outcome.settings.export, outcome.known)
+    return files_to_keep(outcome.settings.source, outcome.known)
 
 
 def write_run(
@@ -165,12 +165,9 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
 
 def _write_component_file(outcome: Outcome, folder: Path) -> None:
     """Write ``export.json`` of a run folder that holds one component."""
-    made, known, component = outcome.exported, outcome.known, outcome.settings.component
-    if made is not None and (not component or len(made.graphs) == 1):
-        content, name = made.content, made.graphs[0].component
-        found, drift = outcome.result.source if outcome.result else None, content.components[name].drift
-        drift = found.drift.relative_error if found is not None and found.samples else drift
-        write_export_file(folder, content.with_results({name: (MODEL_FILE, drift)}))
-    elif known is not None and len(known.content.components) == 1:
-        drift = outcome.delivered.drift.relative_error if outcome.delivered else 0.0
-        write_export_file(folder, known.optimized(MODEL_FILE, drift))
+    known, result = outcome.known, outcome.result
+    if known is not None and result is not None and len(known.content.components) == 1:
+        found = result.source
+        from_source = found.drift.relative_error if found is not None and found.samples else None
+        drift = known.drift_of(result.candidate.drift.relative_error, from_source)
+        write_export_file(folder, known.content.with_results({known.component: (MODEL_FILE, drift)}))

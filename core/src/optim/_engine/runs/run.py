@@ -22,7 +22,7 @@ from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.deadline import start_of_command
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
-from optim._engine.sources.export_file import EXPORT_FILE, ExportFile, KeptFiles, read_export_file, write_export_file
+from optim._engine.sources.export_file import EXPORT_FILE, KeptFiles, KnownExport, read_export_file, write_export_file
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder, trace_of
 from optim.errors import ExitStatus, OptimError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
     from optim._engine.runs.delivering import LayoutRequest
-    from optim._engine.sources.exported import ExportedSource
+    from optim._engine.sources.exported import ExportedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def run_settings(
     output: Path,
     say: Callable[[str], None],
     deliver: ToDeliver | None = None,
-    exported: ExportedSource | None = None,
+    exported: ExportedGraph | None = None,
 ) -> Report:
     """Run what was asked for into a folder.
 
@@ -198,26 +198,20 @@ def run_source(
         OptimError: the source, the folder or the request cannot be used.
     """
     from optim._engine.runs.found_goal import require_foretold_context
+    from optim._engine.search.preparation import export_source
     from optim._engine.search.targets.entrants import Plans
-    from optim._engine.sources.exported import ExportConditions, export
 
     start_of_command()  # exporting comes before the run, and is no part of its time
     registry, store = load_registry(), Store()
     require_foretold_context(settings, registry, settings.export)
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
-    assert settings.export is not None
     with store.in_use():
-        conditions = ExportConditions(
-            registry, store, say, chosen.baseline, settings.needed_timeout_s, settings.source_choice, settings.fresh
-        )
-        made = export(settings.export, conditions)
-    names = [graph.component for graph in made.graphs]
-    if len(names) == 1:
-        return {names[0]: run_settings(settings, output, say, deliver, made)}
-    parts = {name: replace(settings, component=name) for name in names}
-    kept = KeptFiles(made.request.folder, links=True) if made.request.folder is not None else None
-    return _run_each(parts, _Whole(made.content, kept, made), output, say, deliver)
+        made = export_source(settings, registry, store, say, chosen.baseline)
+    if len(made) == 1:
+        return {made[0].known.component: run_settings(settings, output, say, deliver, made[0])}
+    parts = {(name := one.known.component): _Part(replace(settings, component=name), one.known, one) for one in made}
+    return _run_each(parts, output, say, deliver)
 
 
 def _run_exported(
@@ -227,28 +221,31 @@ def _run_exported(
     folder = settings.source
     content = read_export_file(folder)
     assert content is not None
-    parts = {name: replace(settings, source=folder / one.file) for name, one in content.components.items()}
+    kept = KeptFiles(folder, links=False)
+    parts = {
+        name: _Part(replace(settings, source=folder / one.file), KnownExport(content, name, kept))
+        for name, one in content.components.items()
+    }
     if len(parts) == 1:
-        return {"": run_settings(next(iter(parts.values())), output, say, deliver)}
-    return _run_each(parts, _Whole(content, KeptFiles(folder, links=False)), output, say, deliver)
+        return {"": run_settings(next(iter(parts.values())).settings, output, say, deliver)}
+    return _run_each(parts, output, say, deliver)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """Facts that all components of a run share.
+class _Part:
+    """A component of a source, as it is run.
 
     Attributes:
-        kept: files that belong to them.
-        exported: their graphs, where this run exported them.
+        exported: its graph, if this run exported it.
     """
 
-    content: ExportFile
-    kept: KeptFiles | None
-    exported: ExportedSource | None = None
+    settings: RunSettings
+    known: KnownExport
+    exported: ExportedGraph | None = None
 
 
 def _run_each(
-    parts: Mapping[str, RunSettings], whole: _Whole, output: Path, say: Callable[[str], None], deliver: ToDeliver | None
+    parts: Mapping[str, _Part], output: Path, say: Callable[[str], None], deliver: ToDeliver | None
 ) -> dict[str, Report]:
     """Run the components of one source, each into a folder by its name, with the ``export.json`` of them all.
 
@@ -273,24 +270,22 @@ def _run_each(
     reports = {}
     for name, part in parts.items():
         say(f"{name}, of {', '.join(parts)}")
-        settings = replace(part, trace=trace_of(part.trace, name))
-        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), whole.exported)
+        settings = replace(part.settings, trace=trace_of(part.settings.trace, name))
+        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), part.exported)
     if all(report.result is not None for report in reports.values()):
-        known = whole.content.components
-        made = {name: (f"{name}/{MODEL_FILE}", _drift(one, known[name].drift)) for name, one in reports.items()}
-        write_export_file(output, whole.content.with_results(made))
-        if whole.kept is not None:
-            carry_files(whole.kept.folder, output, links=whole.kept.links)
+        made = {name: (f"{name}/{MODEL_FILE}", _drift(reports[name], part.known)) for name, part in parts.items()}
+        known = next(iter(parts.values())).known
+        write_export_file(output, known.content.with_results(made))
+        if known.files is not None:
+            carry_files(known.files.folder, output, links=known.files.links)
     return reports
 
 
-def _drift(report: Report, exported: float) -> float:
-    """How far a result is from its source, where the exported graph is that far: measured, or at most both together."""
-    if report.export is None:
-        return exported + (report.result.drift.relative_error or 0.0 if report.result else 0.0)
-    found = report.export.result_drift
-    far = found.drift.relative_error if found is not None and found.samples else None
-    return exported if far is None else far
+def _drift(report: Report, known: KnownExport) -> float:
+    """How far a result is from its source."""
+    from_graph = report.result.drift.relative_error if report.result is not None else None
+    found = report.export.result_drift if report.export is not None else None
+    return known.drift_of(from_graph, found.drift.relative_error if found is not None and found.samples else None)
 
 
 def _require_ours(output: Path, names: list[str]) -> None:

@@ -13,7 +13,7 @@ from optim._engine.search.front import points_of
 from optim._engine.search.objective import Objective
 from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
 from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
-from optim._engine.sources.evidence import SourceDrift
+from optim._engine.sources.exported import SourceDrift
 from optim.model import Model
 from optim.passes import Stage
 from optim.target import Target

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from optim._engine.backends.held import needs_device_check
 from optim._engine.backends.plugin_calls import of_original
@@ -39,7 +39,8 @@ from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.time_estimate import in_time
 from optim._engine.search.turns import Turns
-from optim._engine.sources.exported import ExportConditions, ExportedSource, export
+from optim._engine.sources.export_file import KnownExport, known_export
+from optim._engine.sources.exported import Choice, ExportConditions, ExportedGraph, find_pipeline
 from optim._engine.standing import Teller
 from optim._engine.store import Store, names_in_messages
 from optim.backend import Backend
@@ -94,7 +95,7 @@ class Preparation:
     store: Store
     executor: Executor
     say: Say
-    exported: ExportedSource | None = None
+    exported: ExportedGraph | None = None
     elsewhere: Workplace | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +127,16 @@ class Preparation:
     def objective(self) -> Objective:
         """What is made small on the target."""
         return Objective(self.goal, self.target.timed, self.settings.bounds)
+
+    @property
+    def known(self) -> KnownExport | None:
+        """What is known of the export that the original comes from; None if it comes from none."""
+        return self.exported.known if self.exported is not None else known_export(self.settings.source)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is known of the source that the original was exported from."""
+        return known.content.facts if (known := self.known) is not None else {}
 
     def _settle(self, target: Target) -> None:
         self.place = self.place_of(target)
@@ -211,18 +222,9 @@ class Preparation:
         if self.settings.export is None:
             return self.ingest_file(self.settings.source, fresh=fresh)
         if self.exported is None or fresh:
-            conditions = ExportConditions(
-                self.registry,
-                self.store,
-                self.say,
-                self.target,
-                self.settings.needed_timeout_s,
-                self.settings.source_choice,
-                fresh or self.settings.fresh,
-            )
-            self.exported = export(self.settings.export, conditions)
-        graphs = self.exported.graphs
-        graph = self.exported.graph(self.settings.component) if self.settings.component else graphs[0]
+            made = export_source(self.settings, self.registry, self.store, self.say, self.target, fresh=fresh)
+            self.exported = next(one for one in made if self.settings.component in ("", one.known.component))
+        graph = self.exported
         return Ingested(graph.model, graph.size_bytes, graph.operators, work_shares(graph.model.path))
 
     def comparison(self, candidate: Candidate) -> Comparison:
@@ -459,3 +461,18 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
         f"it was still opening or running after {took_s:.0f} s, when the time limit of the run was reached",
         f"--search-seconds {enough:.0f}, or smaller samples with --data",
     )
+
+
+def export_source(
+    settings: RunSettings, registry: Registry, store: Store, say: Say, target: Target, *, fresh: bool = False
+) -> Sequence[ExportedGraph]:
+    """The components of the source of a run, exported to run on a target.
+
+    Raises:
+        OptimError: the source cannot be loaded or exported, or no plugin does it.
+    """
+    assert settings.export is not None
+    choice = Choice({named.name: named.options for named in settings.named}, settings.without)
+    timeout_s, fresh = settings.needed_timeout_s, fresh or settings.fresh
+    pipeline = find_pipeline(registry, settings.export.spec)
+    return pipeline.export(settings.export, ExportConditions(registry, store, say, target, timeout_s, choice, fresh))

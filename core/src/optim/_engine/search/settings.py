@@ -20,7 +20,6 @@ from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.gate.budget import Budget
-    from optim._engine.sources.exported import Choice
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -149,13 +148,6 @@ class RunSettings:
         """The user's word on the goal, beside its name."""
         limit_ms = next((bound.most for bound in self.bounds if bound.figure == "latency"), None)
         return GoalRequest(self.workload.prompt, self.workload.new, limit_ms)
-
-    @property
-    def source_choice(self) -> Choice:
-        """The user's word on passes that run before there is a model."""
-        from optim._engine.sources.exported import Choice
-
-        return Choice({named.name: named.options for named in self.named}, self.without)
 
     @property
     def says_a_budget(self) -> bool:

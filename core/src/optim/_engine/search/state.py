@@ -14,7 +14,7 @@ from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.taste import BUSY
-from optim._engine.sources.evidence import SourceDrift
+from optim._engine.sources.exported import SourceDrift
 from optim.after_run import StepBlame
 from optim.goal import ROUNDS_FOR_95, Amount, GenerationTimes, Ratio
 from optim.model import Model

@@ -111,21 +111,37 @@ def _require_inside(name: str, file: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownExport:
-    """What is known of a model file that an earlier export wrote.
+class KeptFiles:
+    """A folder that has them.
 
     Attributes:
-        folder: that holds the ``export.json``.
+        links: whether links in it are followed, as in the cache of the hub.
+    """
+
+    folder: Path
+    links: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownExport:
+    """What is known of a graph that was exported, by this run or an earlier export.
+
+    Attributes:
+        files: those of its source; None: there are none.
     """
 
     content: ExportFile
     component: str
-    folder: Path = Path()
+    files: KeptFiles | None
 
-    def optimized(self, file: str, drift: float) -> ExportFile:
-        """The file for a folder with this component alone, made anew: it is at most both drifts from the source."""
-        before = self.content.components[self.component].drift
-        return self.content.with_results({self.component: (file, before + drift)})
+    @property
+    def drift(self) -> float:
+        """How far it is from its source."""
+        return self.content.components[self.component].drift
+
+    def drift_of(self, from_graph: float | None, from_source: float | None) -> float:
+        """Returns how far a result is from the source: as measured, else at most as far as both drifts together."""
+        return from_source if from_source is not None else self.drift + (from_graph or 0.0)
 
 
 def known_export(model: Path) -> KnownExport | None:
@@ -138,14 +154,8 @@ def known_export(model: Path) -> KnownExport | None:
         content = read_export_file(folder)
         for name, component in (content.components if content else {}).items():
             if content is not None and (folder / component.file).absolute() == model.absolute():
-                return KnownExport(content, name, folder)
+                return KnownExport(content, name, KeptFiles(folder, links=False))
     return None
-
-
-def known_facts(model: Path) -> Mapping[str, Any]:
-    """What an ``export.json`` says of the source of a model file; nothing where there is none. Raises as above."""
-    known = known_export(model)
-    return known.content.facts if known is not None else {}
 
 
 def foretold_facts(folder: Path) -> Mapping[str, Any]:
@@ -169,18 +179,6 @@ _GRAPHS = "onnx"
 """The folder of a hub's repository that has its graphs, beside the config."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFiles:
-    """A folder that has them.
-
-    Attributes:
-        links: whether links in it are followed, as in the cache of the hub.
-    """
-
-    folder: Path
-    links: bool
-
-
 def files_of(source: Path, export: SourceRequest | None) -> Path | None:
     """The folder that has what belongs to a source and is no graph; None where there is none."""
     if export is not None:
@@ -192,13 +190,13 @@ def files_of(source: Path, export: SourceRequest | None) -> Path | None:
     return next((folder for folder in places if (folder / CONFIG_FILE).is_file()), None)
 
 
-def files_to_keep(source: Path, export: SourceRequest | None, known: KnownExport | None) -> KeptFiles | None:
+def files_to_keep(source: Path, known: KnownExport | None) -> KeptFiles | None:
     """The files that the folder of a run keeps; None where its source has none.
 
     A folder that the user named may have links. Beside a graph they are followed where the graph is one too, as in
     the cache of the hub: what a stranger packed may lead anywhere.
     """
     if known is not None:
-        return KeptFiles(known.folder, links=False)
-    found = files_of(source, export)
-    return KeptFiles(found, links=export is not None or source.is_symlink()) if found is not None else None
+        return known.files
+    found = files_of(source, None)
+    return KeptFiles(found, links=source.is_symlink()) if found is not None else None

@@ -1,28 +1,100 @@
-"""A source as verified graphs in the store, and the plugin that makes them of it.
+"""The contract with plugin ``export``, which turns a source into graphs and compares models with the source.
 
-Core knows what an export is, and compares the result of a run with the evidence in it. The pipeline that loads a
-source, exports it and verifies the graphs is a plugin's, found by the hook ``optim_pipelines``.
+Core knows where a graph came from (:class:`ExportedGraph`), and asks a job of the plugin how far a result is from what
+the source itself computed (:class:`SourceQuestion`, :class:`SourceDrift`). The hook ``optim_pipelines`` names the
+pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from optim._engine.gate.drift import Drift, OutputComparison
+from optim._engine.compare.place import Place
+from optim._engine.gate.drift import NO_DRIFT, Drift
+from optim._engine.jobs.job import Job
 from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import Registry
-from optim._engine.sources.export_file import ComponentFile, ExportFile, export_file
+from optim._engine.sources.export_file import KnownExport
 from optim._engine.store import Store
 from optim.model import Model
-from optim.passes import Stage
+from optim.passes import Interface
 from optim.source import SourceRequest
 from optim.target import Target
 
 if TYPE_CHECKING:
     from optim._engine.reports.answers import ExportedFolder
+
+ROUNDING = 1e-4
+"""Largest drift of an output of float32 that rounding explains between two libraries."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedGraph:
+    """A component of a source as a graph in the store, compared with the source.
+
+    Attributes:
+        size_bytes: on disk once delivered.
+        operators: nodes by operator.
+        known: what the ``export.json`` of a folder with all graphs of the source says, and the files of the source.
+        report: how it was exported, as ``report.json`` has it, in JSON values.
+        evidence: folder in the store with what the source computed on every trial.
+    """
+
+    model: Model
+    size_bytes: int
+    operators: dict[str, int]
+    known: KnownExport
+    report: Mapping[str, Any]
+    evidence: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SourceQuestion:
+    """A result, to be compared with what its source computed.
+
+    Attributes:
+        model: with its session settings.
+        original: the graph that was exported.
+        interfaces: of the steps that made the one from the other.
+    """
+
+    model: Model
+    place: Place
+    original: Model
+    interfaces: tuple[Interface, ...]
+    evidence: Path
+    component: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDrift:
+    """How far a result is from the source.
+
+    Attributes:
+        drift: of the worst output over all steps of all trials; without a trial it says nothing.
+        trials: names of those that it was compared on.
+        skipped: those that it does not take, with the reason.
+        samples: runs compared.
+        output: the worst one.
+        place: the trial and the step that it is worst on.
+        problem: what makes it incomparable or infinitely far, or empty.
+        limit: what it was held to; infinite where nothing bounds the drift.
+        note: what a reader must know of it, or empty.
+    """
+
+    drift: Drift = NO_DRIFT
+    trials: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    samples: int = 0
+    output: str = ""
+    place: str = ""
+    problem: str = ""
+    limit: float = math.inf
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,97 +108,6 @@ class Choice:
 
     named: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     without: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStep:
-    """One pass over the source, or one exporter on one component, for the report."""
-
-    name: str
-    plugin: str
-    stage: Stage
-    status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"]
-    reason: str = ""
-    component: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    printed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A component in the store.
-
-    Attributes:
-        size_bytes: on disk once delivered.
-        operators: nodes by operator.
-        state: by output, the input that takes it in the next step.
-    """
-
-    component: str
-    model: Model
-    size_bytes: int
-    operators: dict[str, int]
-    state: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """How far a graph is from its source.
-
-    Attributes:
-        trials: names of those it was compared on.
-        skipped: those that the source itself refuses, with the reason.
-        drift: of the worst output over all steps of all trials.
-        tokens: greedy tokens compared one by one; 0 where the source generates nothing.
-    """
-
-    component: str
-    trials: tuple[str, ...]
-    skipped: tuple[str, ...]
-    drift: Drift
-    comparisons: tuple[OutputComparison, ...]
-    tokens: int = 0
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedSource:
-    """A source as graphs in the store, each verified against it.
-
-    Attributes:
-        steps: every pass and exporter, for the report.
-        verified: how far each graph is from the source.
-        facts: what is known of the source: task, architecture, token ids.
-        peak_memory_bytes: of the process that exported it.
-        evidence: folder in the store with what the source computed on every trial.
-    """
-
-    request: SourceRequest
-    graphs: tuple[Graph, ...]
-    steps: tuple[SourceStep, ...]
-    verified: tuple[Verified, ...]
-    facts: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    peak_memory_bytes: int = 0
-    seconds: float = 0.0
-    evidence: Path = Path()
-
-    def graph(self, component: str) -> Graph:
-        """The graph of a component."""
-        return next(graph for graph in self.graphs if graph.component == component)
-
-    @property
-    def content(self) -> ExportFile:
-        """The ``export.json`` of a folder with these graphs, each in a file of its name."""
-        drift = {one.component: one.drift.relative_error for one in self.verified}
-        parts = {
-            one.component: ComponentFile(f"{one.component}.onnx", one.state, drift.get(one.component, 0.0))
-            for one in self.graphs
-        }
-        return export_file(self.request.spec, self.facts, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +131,16 @@ class ExportConditions:
 
 
 class ExportPipeline(Protocol):
-    """Turns sources into graphs. A class of it is made without arguments."""
+    """Turns sources into graphs, and compares models with sources. A class of it is made without arguments.
 
-    def export(self, request: SourceRequest, conditions: ExportConditions) -> ExportedSource:
-        """Export a source into the store, and verify the graphs.
+    Attributes:
+        witness: the job that compares a result with its source.
+    """
+
+    witness: Job[SourceQuestion, SourceDrift]
+
+    def export(self, request: SourceRequest, conditions: ExportConditions) -> Sequence[ExportedGraph]:
+        """Export each component of a source into the store, and compare it with the source.
 
         Raises:
             OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
@@ -175,12 +162,3 @@ _PIPELINE: EnginePart[ExportPipeline] = EnginePart("pipeline", "export")
 def find_pipeline(registry: Registry, spec: str) -> ExportPipeline:
     """Finds the pipeline of the installed plugins; raises as :meth:`Registry.part`."""
     return registry.part(_PIPELINE, f"{spec} cannot be exported to ONNX")
-
-
-def export(request: SourceRequest, conditions: ExportConditions) -> ExportedSource:
-    """A source as graphs in the store, by the installed pipeline.
-
-    Raises:
-        OptimError: there is none; else as :meth:`ExportPipeline.export`.
-    """
-    return find_pipeline(conditions.registry, request.spec).export(request, conditions)

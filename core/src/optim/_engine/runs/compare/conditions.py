@@ -14,11 +14,11 @@ from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
-from optim._engine.search.settings import DEFAULT_TIMEOUT_S, RunSettings
+from optim._engine.search.preparation import export_source
+from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources.export_file import known_facts
-from optim._engine.sources.exported import ExportConditions, ExportedSource, export
+from optim._engine.sources.exported import ExportedGraph
 from optim._engine.sources.naming import needs_export
 from optim._engine.store import Store
 from optim.errors import OptimError
@@ -76,7 +76,7 @@ def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> I
     if asked is not None:
         require_foretold_context(asked, registry, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
-        exported = _exported(model, device, registry, store, say)
+        exported = _exported(model, conditions.component, device, conditions)
         path, session = (model, SessionConfig()) if exported else resolve(model)
         settings = replace(
             asked or RunSettings(path),
@@ -85,12 +85,12 @@ def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> I
             data=conditions.data,
             seed=conditions.seed,
             fresh=True,
-            export=exported.request if exported else None,
-            component=_component(exported, conditions.component) if exported else "",
+            export=SourceRequest(str(model)) if exported else None,
+            component=exported.known.component if exported else "",
         )
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
-        bench.goal.require(settings.goal_request, exported.facts if exported else known_facts(path), found.model)
+        bench.goal.require(settings.goal_request, bench.facts, found.model)
         bench.prepare(found.model)
         original = replace(bench.original, model=found.model.with_session(session))
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)
@@ -118,28 +118,24 @@ def resolve(path: Path) -> tuple[Path, SessionConfig]:
     return path, SessionConfig()
 
 
-def _exported(model: Path, target: Target, registry: Registry, store: Store, say: Say) -> ExportedSource | None:
-    """The graphs of a source; None where the model is an ONNX model."""
-    if not needs_export(str(model)):
-        return None
-    conditions = ExportConditions(registry, store, say, target, DEFAULT_TIMEOUT_S)
-    return export(SourceRequest(str(model)), conditions)
-
-
-def _component(exported: ExportedSource, name: str) -> str:
-    """A component of a source.
+def _exported(model: Path, component: str, target: Target, on: Conditions | Workbench) -> ExportedGraph | None:
+    """A component of a source; None if the model is an ONNX model.
 
     Raises:
-        OptimError[which-component]: it has several, and the user named none of them.
+        OptimError[which-component]: the source has several, and the user named none of them.
     """
-    known = [graph.component for graph in exported.graphs]
-    if name in known or (not name and len(known) == 1):
-        return name or known[0]
+    if not needs_export(str(model)):
+        return None
+    asked = RunSettings(model, export=SourceRequest(str(model)))
+    made = {one.known.component: one for one in export_source(asked, on.registry, on.store, on.say, target)}
+    name = component or next(iter(made))
+    if name in made and (component or len(made) == 1):
+        return made[name]
     raise OptimError.usage(
         "which-component",
-        f"{exported.request.spec} has several components",
-        f"they are {', '.join(known)}",
-        f"--component {known[-1]}",
+        f"{model} has several components",
+        f"they are {', '.join(made)}",
+        f"--component {list(made)[-1]}",
     )
 
 
@@ -152,12 +148,11 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
         OptimError[other-inputs]: the feeds of the first model lack an input of it.
         OptimError: it cannot be used.
     """
-    exported = _exported(path, bench.target, bench.registry, bench.store, bench.say)
+    exported = _exported(path, component, bench.target, bench)
     if exported is not None:
-        graph_of = exported.graph(_component(exported, component))
         if not renamed:
-            _require_fed(bench, path, graph_of.model)
-        return Candidate(graph_of.model, graph_of.size_bytes)
+            _require_fed(bench, path, exported.model)
+        return Candidate(exported.model, exported.size_bytes)
     graph, session = resolve(path)
     found = bench.ingest_file(graph)
     if not renamed:

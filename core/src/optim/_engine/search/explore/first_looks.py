@@ -238,7 +238,7 @@ class FirstLooks:
                 self._repairs.leave(one)
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
-            others = self._looks(guesses, lambda _: self._time.for_candidate())
+            others = self._looks(self._expander.unbroken(guesses), lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
             results += new

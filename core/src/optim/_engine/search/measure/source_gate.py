@@ -1,7 +1,8 @@
 """The gate towards the source: what is about to be delivered is held against the module that was exported.
 
 Everything else in a search is compared with the exported graph, on the feeds of the run. Here the result itself meets
-what the source computed on its trials, in shapes, paddings and lengths of the past that those feeds may not have.
+what the source computed on its trials, in shapes, paddings and lengths of the past that those feeds may not have. The
+pipeline that exported the source brings the job that compares them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from dataclasses import replace
 from optim._engine.compare.recast import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget, Objection
+from optim._engine.plugins.versions import source_digest
 from optim._engine.search.board import Board
 from optim._engine.search.state import Candidate, Measured
 from optim._engine.search.workbench import Workbench
-from optim._engine.sources import result_job
-from optim._engine.sources.evidence import LIMITS, SourceDrift
-from optim._engine.sources.exported import ExportedSource
+from optim._engine.sources.exported import ROUNDING, ExportedGraph, SourceDrift, SourceQuestion, find_pipeline
 from optim.jobs.process import WorkerFailed
 
 
@@ -49,8 +49,10 @@ class SourceGate:
             score.source_objection = Objection(f"on the inputs of its source: {failed.reason}")
             return score.source_objection
         lossy = candidate.is_lossy or not self._bench.target.exact
-        found = replace(found, limit=self._limit(made, lossy=lossy))
-        far = _too_far(found, self._board.budget, lossy=lossy)
+        budget = self._board.budget
+        own = budget.limit(lossy) if lossy else max(budget.tolerance, ROUNDING)
+        found = replace(found, limit=own + made.known.drift)
+        far = _too_far(found, budget, lossy=lossy)
         if far and (found.problem or not lossy or self._bench.prepared.origin == SYNTHESIZED):
             score.source_objection = far
         elif far:  # the user's own data says what the budget is for; the values of a trial are made up
@@ -58,28 +60,20 @@ class SourceGate:
         score.source = found
         return score.source_objection
 
-    def _limit(self, made: ExportedSource, *, lossy: bool) -> float:
-        """Returns what the run accepts, and how far the exported graph itself is from the source."""
-        component = self._component(made)
-        export = next(one.drift.relative_error for one in made.verified if one.component == component)
-        own = self._board.budget.limit(lossy) if lossy else max(self._board.budget.tolerance, LIMITS["float32"])
-        return own + export
-
-    def _component(self, made: ExportedSource) -> str:
-        return self._bench.settings.component or made.graphs[0].component
-
-    def _compared(self, candidate: Candidate, made: ExportedSource) -> SourceDrift:
+    def _compared(self, candidate: Candidate, made: ExportedGraph) -> SourceDrift:
         """Returns how far a chain is from its source, up to the step that takes feeds of another kind."""
-        bench, component, note = self._bench, self._component(made), ""
+        bench, component, note = self._bench, made.known.component, ""
         model, interfaces, place = candidate.model, candidate.interfaces, recast_place(candidate.interfaces)
         if place is not None and candidate.given is not None and candidate.recast is not None:
             model, interfaces = candidate.given, interfaces[:place]
             note = f"the model before {candidate.recast.pass_name}, because that pass changes inputs or outputs"
         if model.digest == bench.original.digest and not candidate.target:
             return SourceDrift(note=note)
-        key = bench.keys.found("source", model.digest, interfaces, made.evidence.name, component)
-        request = result_job.Request(model, bench.place, bench.original.model, interfaces, made.evidence, component)
-        found = bench.runner.call(result_job.JOB, request, timeout_s=bench.settings.timeout_s, key=key).found
+        job = find_pipeline(bench.registry, made.known.content.source).witness
+        code = source_digest(job.module)
+        key = bench.keys.found("source", model.digest, interfaces, made.evidence.name, component, code)
+        question = SourceQuestion(model, bench.place, bench.original.model, interfaces, made.evidence, component)
+        found = bench.runner.call(job, question, timeout_s=bench.settings.timeout_s, key=key)
         return replace(found, note=note) if note else found
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optim._engine.sources.structure import require_structure
 from optim.arrays import Feeds, Outputs
 from optim.errors import OptimError
 from optim.model import TensorInfo
 from optim.source import Component, Trial
 from optim_plugins.export.export_job import set_dimensions
+from optim_plugins.export.structure import require_structure
 
 
 def component(example: tuple[int, ...] = (2, 3)) -> Component:

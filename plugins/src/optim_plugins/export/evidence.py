@@ -12,7 +12,6 @@ of a run: one run, the same feeds.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +19,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.compare.place import mapped_feeds, mapped_outputs
-from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import CAP, FLOOR, compare_output
-from optim._engine.gate.variation import Variation, epsilon, measure
 from optim.arrays import Array, Feeds, Outputs, dtype_of
-from optim.backend import Session
-from optim.decoders.conventions import file_shares_past, why_not_taken
-from optim.jobs.wire import from_wire
-from optim.model import Model, TensorInfo
-from optim.passes import Interface
+from optim.engine.export import (
+    CAP,
+    FLOOR,
+    ROUNDING,
+    FeedSet,
+    OutputComparison,
+    Variation,
+    compare_output,
+    epsilon,
+    measure,
+)
+from optim.jobs import from_wire
+from optim.model import TensorInfo
 
 INDEX = "evidence.json"
 
@@ -106,7 +108,7 @@ def part_of(arrays: Feeds, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-LIMITS = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+LIMITS = {"float64": ROUNDING, "float32": ROUNDING, "float16": 1e-2, "bfloat16": 5e-2}
 """Largest drift of an output by its type: what rounding explains between two libraries."""
 _STEPS = 4.0
 """Units in the last place."""
@@ -169,84 +171,3 @@ def place_of(trial: RecordedTrial, step: int) -> str:
 def _as(array: Array, expected: Array, lossy: bool) -> Array:
     """The output in the source's type, where a pass that the user named has changed precision."""
     return array.astype(expected.dtype) if lossy and array.dtype != expected.dtype else array
-
-
-@dataclass(frozen=True, slots=True)
-class SourceDrift:
-    """How far a result is from the source.
-
-    Attributes:
-        drift: of the worst output over all steps of all trials; without a trial it says nothing.
-        trials: names of those that it was held against.
-        skipped: those that it does not take, with the reason.
-        samples: runs compared.
-        output: the worst one.
-        place: the trial and the step that it is worst on.
-        problem: what makes it incomparable or infinitely far, or empty.
-        limit: what it was held to; infinite where nothing bounds the drift.
-        note: what a reader must know of it, or empty.
-    """
-
-    drift: Drift = NO_DRIFT
-    trials: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    samples: int = 0
-    output: str = ""
-    place: str = ""
-    problem: str = ""
-    limit: float = math.inf
-    note: str = ""
-
-
-def compare_result(
-    session: Session,
-    model: Model,
-    original: Model,
-    folder: Path,
-    component: RecordedComponent,
-    interfaces: Sequence[Interface],
-) -> SourceDrift:
-    """Run a result on every trial that it takes, and compare every output with the source's."""
-    worst: dict[str, OutputComparison] = {}
-    trials, skipped, samples = [], [], 0
-    in_place = file_shares_past(model.path)
-    furthest, output, place = -1.0, "", ""
-    variations = variations_of_source(folder, component)
-    for trial in component.trials:
-        refusal = ""
-        for index, (feeds, step) in enumerate(_runs(folder, component, trial)):
-            given = mapped_feeds(as_taken(feeds, original.inputs), interfaces)
-            if refusal := _refusal(model, given) or (why_not_taken(given) if in_place else ""):
-                break
-            compared = compare_step(step, mapped_outputs(session.run(given), interfaces), variations, cast=True)
-            samples += 1
-            for comparison in compared:
-                if comparison.relative_error > furthest:
-                    furthest, output, place = comparison.relative_error, comparison.name, place_of(trial, index)
-            worst = merge_samples(worst, compared)
-        if refusal:
-            skipped.append(f"{trial.name}: {refusal}")
-        else:
-            trials.append(trial.name)
-    problem = next((found.problem for found in worst.values() if found.name == output), "")
-    return SourceDrift(worst_drift(worst.values()), tuple(trials), tuple(skipped), samples, output, place, problem)
-
-
-def _runs(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> Iterator[tuple[Feeds, RecordedStep]]:
-    """Each step with all that it is fed."""
-    carried: Mapping[str, Array] = {}
-    for step in steps_of(folder, component, trial):
-        yield {**step.feeds, **carried}, step
-        carried = {taker: step.outputs[giver] for giver, taker in component.state.items()}
-
-
-def _refusal(model: Model, feeds: Feeds) -> str:
-    """Returns which size of an input is fixed to another than these feeds have; empty where all fit."""
-    for info in model.inputs:
-        shape = feeds[info.name].shape if info.name in feeds else None
-        if shape is None or info.shape is None:
-            continue
-        fixed = [size if isinstance(size, int) else own for size, own in zip(info.shape, shape, strict=False)]
-        if len(info.shape) != len(shape) or tuple(fixed) != shape:
-            return f"input '{info.name}' takes {list(info.shape)}, and this is {list(shape)}"
-    return ""
