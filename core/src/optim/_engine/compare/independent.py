@@ -20,6 +20,7 @@ from optim._engine.gate.outputs import compare_sample, elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
+from optim.model import Model
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.passes import Interface
 from optim.providers.names import CPU
@@ -51,6 +52,20 @@ class DeviceCheck:
     samples: int = 0
     available: int = 0
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedResult:
+    """A model that is about to be delivered.
+
+    Attributes:
+        model: with its session settings.
+        drift: of what the device computes of it, from the original.
+    """
+
+    model: Model
+    interfaces: tuple[Interface, ...]
+    drift: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,44 +104,29 @@ def check_device(device: CheckedDevice, reference: Reference, within_s: float | 
 
 
 def check_result(
-    device: CheckedDevice,
-    path: Path,
-    drift: float,
-    session: Session,
-    reference: Reference,
-    interfaces: Sequence[Interface],
-    within_s: float,
+    device: CheckedDevice, result: CheckedResult, session: Session, reference: Reference, within_s: float | None
 ) -> DeviceCheck:
     """Compare what the device computes of a result with what an independent runtime computes of the same file.
 
     The two may be as far apart as the result is from the original: kernels of quantized models round differently. Only
     outputs of floats count, because labels may be near ties.
 
-    Args:
-        device: that is checked.
-        path: of the result.
-        drift: of what the device computes of it, from the original.
-        session: of the result, on the device.
-        reference: feeds, and the original's outputs.
-        interfaces: of the result.
-        within_s: seconds in which samples must be over.
-
     Raises:
         OptimError[target-differs]: they are further apart.
     """
-    by, found, samples = _first_answer(path, reference, within_s, session, interfaces)
+    by, found, samples = _first_answer(result.model.path, reference, within_s, session, result.interfaces)
     found = [one for one in found if not one.problem and one.mismatched is None]
     if not samples or not found:
         return DeviceCheck(reason=by if not samples else "it has no outputs of floats that can be compared")
     worst = max(found, key=lambda one: one.relative_error)
-    if worst.relative_error > max(_INEXACT, drift):
+    if worst.relative_error > max(_INEXACT, result.drift):
         raise OptimError(
             "target-differs",
             f"{device.target.name} does not compute the result of the run",
             f"compared with {by} on {samples} samples, its drift is {worst.relative_error:.3g} at {worst.place}".rstrip(
                 ","
             )
-            + f"; from the original it drifts {drift:.3g} there: the device may have run another program",
+            + f"; from the original it drifts {result.drift:.3g} there: the device may have run another program",
             f"this is an issue of the device or of backend {device.backend}: look for a cache of compiled programs "
             "whose key lacks the model's weights or options",
             device.release,
