@@ -52,7 +52,7 @@ BUDGETS = {
     "optim._engine.reports": 2_125,
     "optim._engine.runs": 4_150,
     "optim._engine.search": 8_625,
-    "optim._engine.sources": 550,
+    "optim._engine.sources": 500,
     "optim._engine.timing": 600,
     "optim.cli_kit": 950,
     "optim.decoders": 250,

@@ -96,7 +96,7 @@ def export(
         require_target,
         source_request,
     )
-    from optim_plugins.export.described import write_described
+    from optim_plugins.export.export_pipeline import VerifiedExport
 
     passes = [parse_named(text) for text in named]
     choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
@@ -104,7 +104,7 @@ def export(
         registry = load_registry()
         request = replace(source_request(str(fetched(source, say)), words, seed), max_drift=max_drift)
         conditions = ExportConditions(registry, Store(), say, require_target(registry, target), timeout, choice, fresh)
-        made = write_described(request, output, conditions)
+        made = VerifiedExport().write(request, output, conditions)
     if as_json:
         print_json(made.model_dump(mode="json"))
     else:

@@ -1,12 +1,11 @@
-"""What a source itself computes on its trials: recorded by the pipeline that exports it, compared with graphs here.
+"""What a source itself computes on its trials: recorded by the pipeline that exports it, compared with graphs.
 
 A folder for each component, one sample for each step: ``feed/<input>``, ``valid/<output>`` and ``out/<output>``. From
 the second step of a trial on, inputs that the step before carries over are left out: whoever repeats the trial feeds
 its own.
 
-Every step of every trial is one run on the source's own feeds, of the exported graph or of what a run made of it. The
-state of a decoder is what the source returned in the step before, so that drift means the same here as on the samples
-of a run: one run, the same feeds.
+A result of a run is run on the source's own feeds: the state of a decoder is what the source returned in the step
+before, so that drift means the same here as on the samples of a run. An exported graph is fed its own state.
 """
 
 from __future__ import annotations

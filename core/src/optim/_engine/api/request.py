@@ -159,13 +159,19 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
     Raises:
         OptimError: as ``require_run``.
     """
+    sources = [str(path) for path in models if needs_export(str(path))]
     for path in models:
-        if not needs_export(str(path)):
+        if str(path) not in sources:
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     from optim._engine.plugins.registry import load_registry
 
-    _require_place(load_registry(), data, target, beside=True)
+    registry = load_registry()
+    for source in sources:
+        from optim._engine.sources.exported import find_pipeline
+
+        find_pipeline(registry, source).foretold(source)
+    _require_place(registry, data, target, beside=True)
 
 
 def conditions_for(

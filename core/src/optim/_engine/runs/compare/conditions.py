@@ -10,7 +10,7 @@ from pathlib import Path
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
-from optim._engine.runs.found_goal import require_foretold_context
+from optim._engine.runs.found_goal import require_foretold
 from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
@@ -73,8 +73,8 @@ def workbench_for(
 def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> Iterator[tuple[Workbench, Candidate]]:
     registry, store, say = conditions.registry, conditions.store, conditions.say
     device = require_target(registry, conditions.target, beside=True)  # stored outputs are held against a model here
-    if asked is not None:
-        require_foretold_context(asked, registry, SourceRequest(str(model)))
+    if asked is not None and needs_export(str(model)):
+        require_foretold(replace(asked, export=SourceRequest(str(model))), registry)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, conditions.component, device, conditions)
         path, session = (model, SessionConfig()) if exported else resolve(model)
