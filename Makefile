@@ -32,7 +32,7 @@ MORE_KERNELS := $(KERNELS) tests/plugins/ort/precision tests/plugins/ort/test_or
 
 help:
 	@echo "make demo        optimize a trained sentence encoder: demo-model/ becomes demo-run/"
-	@echo "make test        run every test, and those of integer kernels once more as on a processor with AVX2 alone; some eleven minutes on two cores"
+	@echo "make test        run every test, and those of integer kernels once more as on a processor with AVX2 alone; about thirteen minutes on two cores"
 	@echo "make test-avx2   run the tests of integer kernels as on a processor with AVX2 alone: Linux on x86-64 with gcc and binutils"
 	@echo "make test-quick  run what is quick, without tests/faults; a bit more than a minute on two cores"
 	@echo "make test-suite  run every pass on every backend model of onnx, 76,000 trials, all kernels as under AVX2, and what is wide"

@@ -148,6 +148,14 @@ class Expander:
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(wanted)
         return [candidate] if not held and any(map(self.needs_nothing, rows)) else held
 
+    def unbroken(self, guesses: Sequence[Guess]) -> list[Guess]:
+        """Leaves out guesses whose step broke the budget on another chain; their rows say so."""
+        broken = [self._broke_elsewhere(one.attempt.step, one.parent) for one in guesses]
+        for one, reason in zip(guesses, broken, strict=True):
+            if reason and not one.attempt.reason:
+                one.attempt.settle(StepStatus.SKIPPED, reason)
+        return [one for one, reason in zip(guesses, broken, strict=True) if not reason]
+
     def _broke_elsewhere(self, step: Step, candidate: Candidate) -> str:
         """Why a step that broke the budget on another chain is not tried on this one; else nothing.
 

@@ -238,14 +238,15 @@ class FirstLooks:
                 self._repairs.leave(one)
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
-            others = self._looks(guesses, lambda _: self._time.for_candidate())
+            others = self._looks(self._expander.unbroken(guesses), lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
             results += new
             if held <= ratio(one):
                 continue
             near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
-            if results and self._left_by_repair(near, ratio(one)) >= SURPRISE * held:  # little of the gain would stay
+            left = self._left_by_repair(near, self._hoped_of(one, near.attempt.step, ratio))
+            if left >= start / DIFFER or (results and left >= SURPRISE * held):  # little of the gain would stay
                 self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
                 held = min(held, self._expected(one, made, ratio))
@@ -264,10 +265,13 @@ class FirstLooks:
 
     def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
         """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
-        gain = self._promises.gain
-        hoped = ratio(one) * math.exp(gain(one.attempt.step) - gain(made.steps[-1]))
-        self._board[made].hoped = hoped
+        hoped = self._board[made].hoped = self._hoped_of(one, made.steps[-1], ratio)
         return hoped
+
+    def _hoped_of(self, one: Look, step: Step, ratio: Callable[[Look], float]) -> float:
+        """The ratio of a look with another step of its pass in its place, by what the two promise."""
+        gain = self._promises.gain
+        return ratio(one) * math.exp(gain(one.attempt.step) - gain(step))
 
     def _left(self, share: float) -> float:
         """Seconds of a share of the time for first looks that are left; below zero when they are over."""
