@@ -219,14 +219,17 @@ def try_alone(python: str, wheels: list[Path], folder: str) -> None:
         run = optim("run", "model.onnx", "-o", "out", "--search-seconds", "1")
         far = optim("run", "hf://org/name/model.onnx", "-o", "far")
         laid = optim("run", "model.onnx", "-o", "laid", "--search-seconds", "1", "--deliver", "onnxruntime")
+        doctor = optim("plugins", "doctor")
         meant = optim("help", "errors/model-missing")
         if meant.returncode or "there is no" not in meant.stdout:
             raise SystemExit(meant.stdout + meant.stderr)
         if folder == "plugins":
-            if run.returncode or laid.returncode or "no plugin" in run.stderr:
-                raise SystemExit(run.stdout + run.stderr + laid.stdout + laid.stderr)
-        elif not all(tried.returncode == 2 and "pip install ./plugins" in tried.stderr for tried in (run, far, laid)):
-            raise SystemExit("".join(text for tried in (run, far, laid) for text in (tried.stdout, tried.stderr)))
+            if run.returncode or laid.returncode or doctor.returncode or "no plugin" in run.stderr:
+                raise SystemExit("".join(tried.stdout + tried.stderr for tried in (run, laid, doctor)))
+        elif not all(
+            tried.returncode == 2 and "pip install ./plugins" in tried.stderr for tried in (run, far, laid, doctor)
+        ):
+            raise SystemExit("".join(tried.stdout + tried.stderr for tried in (run, far, laid, doctor)))
         if folder == "testing" and optim("plugins", "new", "mine").returncode:
             raise SystemExit("optim plugins new does not work with optim-testing alone")
 

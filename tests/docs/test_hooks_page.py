@@ -14,7 +14,7 @@ import pytest
 
 from optim import Target
 from optim._engine.plugins.contract import new_manager, register
-from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo
+from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
 from optim.options import import_named, parse_options
@@ -48,8 +48,9 @@ def every(monkeypatch):
     import every_hook
 
     manager = new_manager()
-    assert register(manager, "every", every_hook).state == "ok"
-    return Registry(manager, [LoadedPlugin(INFO, implementation=every_hook, hooks=tuple(HOOKS))])
+    plugin = register(manager, INFO, every_hook)
+    assert plugin.state == "ok"
+    return Registry(manager, [plugin])
 
 
 def test_the_page_has_a_section_for_each_hook_and_no_other() -> None:

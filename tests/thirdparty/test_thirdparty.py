@@ -201,9 +201,24 @@ def test_a_run_outlives_every_pass_that_breaks_and_says_what_each_did(environmen
         assert reason in said[name][1]
 
 
-def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
+def test_without_the_standard_plugins_the_doctor_is_a_command_to_install(environment):
     done = environment.run("optim", "plugins", "doctor", "--json")
-    assert done.returncode == 4
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["reference"] == "plugins-missing"
+    assert "pip install ./plugins" in done.stderr
+
+
+_DOCTOR = """
+import sys
+from optim_plugins.diagnose.doctor.command import doctor
+sys.exit(doctor.main(["--json"], standalone_mode=False))
+"""
+
+
+def test_the_doctor_finds_what_is_broken_and_says_how_to_mend_it(environment):
+    """Its code comes from the checkout, because none of the standard plugins may be installed here."""
+    done = environment.run("python", "-c", _DOCTOR, PYTHONPATH=str(ROOT / "plugins" / "src"))
+    assert done.returncode == 4, done.stderr
     found = json.loads(done.stdout)["findings"]
     problems = {one["subject"]: one for one in found if one["severity"] == "problem"}
     for name, (state, reason) in BROKEN.items():

@@ -6,7 +6,6 @@ the reference, and test for it.
 
 from __future__ import annotations
 
-import difflib
 import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -118,6 +117,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, fix: str = "") -
         known: all known names.
         fix: command that lists all names; the error shows only the first ones.
     """
+    import difflib  # only an error needs it
+
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     more = f" and {len(known) - _MOST_NAMES} others" if len(known) > _MOST_NAMES else ""

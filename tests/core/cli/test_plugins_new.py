@@ -1,4 +1,4 @@
-"""``optim plugins new`` is a command of optim-testing: without that distribution, it says how to install it."""
+"""Commands of ``optim plugins`` from other distributions: without its distribution, each says how to install it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def test_without_optim_testing_it_says_how_to_install_it(
     assert "testing-missing" in said
     assert "pip install ./testing" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_optim_plugins_the_doctor_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **wanted: importlib.metadata.EntryPoints())
+    assert main(["plugins", "doctor", "--json"]) == ExitStatus.USAGE
+    said = "".join(capsys.readouterr())
+    assert "plugins-missing" in said
+    assert "pip install ./plugins" in said
+    assert main(["plugins", "--help"]) == 0
+    assert "needs optim-plugins" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("without_testing")

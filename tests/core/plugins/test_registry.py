@@ -248,7 +248,7 @@ def test_verbs_are_known_without_importing_them_and_ours_are_not_for_taking(site
     commands = "['no.such:list_adapters', 'a.b:run', 'a b']"
     site.add("acme", f"{HOOKS}\n@hookimpl\ndef optim_commands():\n    return {commands}")
     registry = load_registry(only={"acme"})
-    assert list(registry.commands()) == ["list-adapters"]
+    assert list(registry.offered("command")) == ["list-adapters"]
     assert [problem.reason for problem in registry.problems] == [
         "a.b:run: 'optim run' is a command of optim itself",
         "returned 'a b', not 'package.module:command'",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim._engine.graphs.ingest import read_unchecked as read_unchecked
     from optim.cli_kit.live_lines import progress as progress
     from optim.cli_kit.models import context_for as context_for
     from optim.cli_kit.models import look_at as look_at
     from optim.cli_kit.models import made_up_feeds as made_up_feeds
     from optim.cli_kit.models import read_feeds as read_feeds
     from optim.cli_kit.models import read_model as read_model
-    from optim.cli_kit.models import read_unchecked as read_unchecked
     from optim.cli_kit.models import require_target as require_target
     from optim.cli_kit.models import write_model as write_model
     from optim.cli_kit.names import CONVERSION_NAME as CONVERSION_NAME

@@ -5,14 +5,12 @@ Each function does the same as ``optim run``, with the same errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from optim.arrays import Feeds, Outputs
     from optim.context import Context
     from optim.model import Model
@@ -41,13 +39,6 @@ def read_model(path: Path, store: Path) -> Model:
     from optim._engine.graphs.ingest import ingest
 
     return ingest(path, store)
-
-
-def read_unchecked(path: Path) -> ir.Model:
-    """Reads the graph of a file without a check. optim or onnx may refuse the graph."""
-    from optim._engine.graphs.ingest import read_unchecked as read
-
-    return read(path)
 
 
 def look_at(path: Path) -> Model:
@@ -80,13 +71,10 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.session_file import Opening, write_session_files
     from optim.onnx.files import deliver_model
-    from optim.onnx.libraries import operator_libraries
 
     deliver_model(model, folder)
-    opening = Opening(adapters=model.adapters)
     script = loading_script(load_registry(), LOAD_TEXT, model)
-    libraries = operator_libraries(model.opset)
-    write_session_files(folder, model.session, target, libraries, script=script, opening=opening)
+    write_session_files(folder, model.session, target, script=script, opening=Opening.of(model))
 
 
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:
@@ -134,29 +122,7 @@ def context_for(target: Target, store: Path, feeds: Path | None, *, seed: int = 
         feeds: folder of ``read_feeds``; None: the context has no samples.
         seed: seed of the context's generator.
     """
-    if feeds is None:
-        return _without_samples(target, store, seed)
     from optim._engine.jobs.offer import Calibration
     from optim._engine.jobs.offer import context_for as make
 
-    return make(target, store, Calibration(feeds), seed)
-
-
-@contextmanager
-def _without_samples(target: Target, store: Path, seed: int) -> Iterator[Context]:
-    import logging
-    from tempfile import TemporaryDirectory
-
-    from optim.context import Context
-
-    with TemporaryDirectory(dir=store.parent, prefix="scratch-") as scratch:
-        yield Context(
-            target=target,
-            scratch=Path(scratch),
-            store=store,
-            seed=seed,
-            samples=lambda: iter(()),
-            log=logging.getLogger("optim.pass"),
-            report_progress=lambda share, text: None,
-            feeds_given=False,
-        )
+    return make(target, store, None if feeds is None else Calibration(feeds), seed)

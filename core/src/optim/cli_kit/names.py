@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optim.errors import OptimError, unknown_name
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic only in the n
         from click.shell_completion import CompletionItem
 
         from optim._engine.plugins.registry import load_registry
-        from optim.errors import OptimError
 
         try:
             known = sorted(self._known(load_registry()))
@@ -92,21 +93,14 @@ PLUGIN_NAME = _Name("plugin", lambda registry: {plugin.name for plugin in regist
 def _disable(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
     if not names:
         return
+    from optim._engine.plugins.discovery import installed_names
     from optim._engine.plugins.permission import disable
 
-    if not ctx.resilient_parsing:  # a shell that completes wants no error
-        _require_installed(names)
-    disable(names)
-
-
-def _require_installed(names: Iterable[str]) -> None:
-    from optim._engine.plugins.discovery import installed_names
-    from optim.errors import unknown_name
-
     known = installed_names()
-    for name in names:
-        if name not in known:
-            raise unknown_name("plugin", name, known, fix="optim plugins list")
+    unknown = [name for name in names if name not in known]
+    if unknown and not ctx.resilient_parsing:  # a shell that completes wants no error
+        raise unknown_name("plugin", unknown[0], known, fix="optim plugins list")
+    disable(names)
 
 
 def _disabling(*, hidden: bool) -> Callable[[Decorated], Decorated]:

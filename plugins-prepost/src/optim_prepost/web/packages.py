@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -107,6 +106,8 @@ def unavailable() -> str | None:
 
 
 def _install(what: str, folder: Path) -> None:
+    import subprocess
+
     npm = shutil.which("npm")
     if npm is None:
         raise OptimError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sysconfig
 import traceback
 from pathlib import Path
 
@@ -62,6 +61,8 @@ def _is_users(filename: str) -> bool:
 
 
 def _library_folders() -> list[Path]:
+    import sysconfig
+
     folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     for name in _LIBRARIES:
         spec = importlib.util.find_spec(name)

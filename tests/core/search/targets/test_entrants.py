@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from optim import OptimError, Target
-from optim._engine.plugins.chosen_targets import AbsentTarget, ChosenTargets
+from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.search.targets.entrants import TargetStatus, none_runs, with_absent
 from optim.errors import ExitStatus
 
 NEAR, FAR = (Target(name, name, runtime=name) for name in ("near", "far"))
 CHOSEN = ChosenTargets(NEAR, (NEAR, FAR))
-AWAY = ChosenTargets(NEAR, (NEAR, FAR), (AbsentTarget("away", "no such device"),))
+AWAY = ChosenTargets(NEAR, (NEAR, FAR), {"away": "no such device"})
 
 
 def failing(reference: str, package: str = "acme 1.0") -> OptimError:

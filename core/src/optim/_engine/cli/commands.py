@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.errors import ExitStatus, OptimError, unknown_name
+from optim.errors import ExitStatus, OptimError, describe_exception, unknown_name
 from optim.hooks import OWN_COMMANDS, RESERVED_NAMES, Command
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OptimGroup(click.Group):
         from optim._engine.plugins.registry import load_registry
 
         registry = load_registry()
-        if offer := registry.commands().get(cmd_name):
+        if offer := registry.offered("command").get(cmd_name):
             return _import_added(offer)
         if owner := RESERVED_NAMES["command"].get(cmd_name):
             registry.require_plugin(owner, f"optim {cmd_name} cannot be used")
@@ -90,7 +90,7 @@ def module_of(verb: str) -> str:
 def _added() -> Mapping[str, Offer]:
     from optim._engine.plugins.registry import load_registry
 
-    return load_registry().commands()
+    return load_registry().offered("command")
 
 
 def _as_command(offer: Offer) -> Command:
@@ -113,7 +113,6 @@ def _import_added(offer: Offer) -> click.Command:
     """
     from optim._engine.plugins.guard import UnrulyError, outliving
     from optim._engine.stdout import stdout_on_stderr
-    from optim.errors import describe_exception
 
     try:
         with stdout_on_stderr(), outliving("its import"):
@@ -130,8 +129,6 @@ def _import_added(offer: Offer) -> click.Command:
 
 def _named_where_it_breaks(command: click.Command, offer: Offer) -> click.Command:
     """The same command; an exception that is no diagnosis, and nothing that the system refused, is its plugin's."""
-    from optim.errors import describe_exception
-
     invoke = command.invoke
 
     def guarded(ctx: click.Context) -> object:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from optim.errors import OptimError
+from optim.errors import OptimError, describe_exception
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -31,10 +31,6 @@ class OptionRow:
     required: bool
     description: str
 
-    def as_fields(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
-
 
 def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[OptionRow]:
     """The options of a pass or a metric of a plugin, in the order of their class.
@@ -47,7 +43,6 @@ def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[
 
 
 def _options_class(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> type[PassOptions]:
-    from optim.errors import describe_exception
     from optim.options import options_class
 
     try:

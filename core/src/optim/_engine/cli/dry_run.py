@@ -31,34 +31,36 @@ def print_plan(settings: RunSettings, *, as_json: bool) -> None:
     if remark and not as_json:
         echo(remark)
     plans = Plans(settings, registry, chosen)
-    absent = {one.name: one.reason for one in chosen.absent}
-    absent |= {name: f"{error.what}: {error.cause}" for name, error in plans.refused.items()}
-    if not chosen.compete and not absent:
-        plan = plans.by_target[chosen.baseline.name]
-        if as_json:
-            target = {"target": chosen.baseline.name, "goal": settings.goal}
-            print_json({**target, **_as_json(plan), "unavailable": unavailable})
-            return
-        _print(plan)
-        if unavailable:
-            echo(f"target {chosen.baseline.name} cannot be used on this machine: {unavailable}")
-        _print_left_out(plan)
-    elif as_json:
-        several = {name: {**_as_json(plan), "unavailable": ""} for name, plan in plans.by_target.items()}
-        several |= {name: {"passes": [], "left_out": [], "unavailable": reason} for name, reason in absent.items()}
-        print_json({"baseline": chosen.baseline.name, "goal": settings.goal, "targets": several})
-    else:
-        for name, plan in plans.by_target.items():
+    refused = {name: f"{error.what}: {error.cause}" for name, error in plans.refused.items()}
+    absent = {**chosen.absent, **refused}
+    several = chosen.compete or bool(absent)
+    found = {name: _considered(plan) for name, plan in plans.by_target.items()}
+    if as_json and not several:
+        (plan,) = found.values()
+        print_json({"target": chosen.baseline.name, "goal": settings.goal, **plan, "unavailable": unavailable})
+        return
+    if as_json:
+        targets = {name: {**plan, "unavailable": ""} for name, plan in found.items()}
+        targets |= {name: {"passes": [], "left_out": [], "unavailable": reason} for name, reason in absent.items()}
+        print_json({"baseline": chosen.baseline.name, "goal": settings.goal, "targets": targets})
+        return
+    for name, plan in found.items():
+        if several:
             echo(f"target {name}{', the baseline' if name == chosen.baseline.name else ''}")
-            _print(plan)
-            _print_left_out(plan)
+        _print(plan)
+        if unavailable and not several:
+            echo(f"target {name} cannot be used on this machine: {unavailable}")
+        for item in plan["left_out"]:
+            echo(f"left out: {item['pass']}: {item['reason']}")
+        if several:
             echo("")
-        for name, reason in absent.items():
-            echo(f"target {name} is left out: {reason}")
+    for name, reason in absent.items():
+        echo(f"target {name} is left out: {reason}")
 
 
-def _as_json(plan: Plan) -> dict[str, Any]:
-    considered = [
+def _considered(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    """Returns the passes of a plan in order, and those that are left out, as ``--json`` gives them."""
+    passes = [
         {
             "stage": stage,
             "pass": planned.ordered.name,
@@ -67,30 +69,19 @@ def _as_json(plan: Plan) -> dict[str, Any]:
             "forced": planned.forced,
             "reasons": list(planned.ordered.reasons),
         }
-        for stage, passes in plan.stages.items()
-        for planned in passes
+        for stage, planned_passes in plan.stages.items()
+        for planned in planned_passes
     ]
     left_out = [{"pass": item.offered.name, "reason": item.reason} for item in plan.left_out]
-    return {"passes": considered, "left_out": left_out}
+    return {"passes": passes, "left_out": left_out}
 
 
-def _print(plan: Plan) -> None:
+def _print(plan: dict[str, list[dict[str, Any]]]) -> None:
     rows = [
-        [
-            stage,
-            planned.ordered.name,
-            planned.pass_class.role + (", named" if planned.forced else ""),
-            "; ".join(planned.ordered.reasons),
-        ]
-        for stage, passes in plan.stages.items()
-        for planned in passes
+        [one["stage"], one["pass"], one["role"] + (", named" if one["forced"] else ""), "; ".join(one["reasons"])]
+        for one in plan["passes"]
     ]
     print_table(["stage", "pass", "role", "why here"], rows)
-
-
-def _print_left_out(plan: Plan) -> None:
-    for item in plan.left_out:
-        echo(f"left out: {item.offered.name}: {item.reason}")
 
 
 def _print_chain(chain: Sequence[Named], registry: Registry, target: Target, *, as_json: bool) -> None:

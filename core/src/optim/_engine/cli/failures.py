@@ -7,6 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -67,7 +68,7 @@ def print_error(error: OptimError, *, as_json: bool, trace: BaseException | None
             echo(text.rstrip(), err=True)
     click.echo(_styled(printable(str(error))), err=True)
     if as_json:
-        print_json({"error": as_fields(error)})
+        print_json({"error": asdict(error)})
 
 
 def _traces(error: BaseException) -> Iterator[str]:
@@ -81,18 +82,6 @@ def _traces(error: BaseException) -> Iterator[str]:
             yield f"In a process of its own:\n{now.details}"
         now = now.__cause__
     yield foreign_first(error)
-
-
-def as_fields(error: OptimError) -> dict[str, object]:
-    """The diagnosis as ``--json`` gives it."""
-    return {
-        "reference": error.reference,
-        "what": error.what,
-        "cause": error.cause,
-        "fix": error.fix,
-        "package": error.package,
-        "status": int(error.status),
-    }
 
 
 def _refused(error: OSError) -> OptimError:

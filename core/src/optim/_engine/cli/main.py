@@ -132,12 +132,11 @@ def _warn_of_unknown_disabled() -> None:
     """A name that is misspelt in the environment leaves a plugin on that somebody wants off."""
     from optim._engine.plugins.permission import DISABLE_VARIABLE, disabled_names
 
-    if DISABLE_VARIABLE not in os.environ:
+    if not (names := disabled_names()):
         return
     from optim._engine.plugins.discovery import installed_names
 
-    unknown = sorted(disabled_names() - set(installed_names()))
-    if unknown:
+    if unknown := sorted(names.difference(installed_names())):
         click.echo(f"warning: {DISABLE_VARIABLE} names a plugin that is not installed: {', '.join(unknown)}", err=True)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from optim._engine.plugins.registry import Registry, require_target
 from optim.errors import ExitStatus, OptimError
@@ -19,36 +19,28 @@ BASELINE_TARGET = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
-class AbsentTarget:
-    """A target that cannot be used on this machine, with the reason of its probe."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChosenTargets:
     """What stands behind ``--target``.
 
     Attributes:
         baseline: where the original is run that all else is held against.
         targets: those that can be used here, in the order in which they were named; one at least.
+        absent: why the others cannot be used here, by name.
         auto: whether nobody named them.
     """
 
     baseline: Target
     targets: tuple[Target, ...]
-    absent: tuple[AbsentTarget, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
     auto: bool = False
 
     @property
     def note(self) -> str:
         """That nothing competes, where whoever said auto, or named several, may expect it; else empty."""
-        reasons = "; ".join(f"{one.name}: {one.reason}" for one in self.absent)
-        if self.compete or not (self.auto or reasons):
+        if self.compete or not (self.auto or self.absent):
             return ""
         asked = "--target auto" if self.auto else "what is left of --target"
-        why = reasons or "no other is installed"
+        why = _reasons(self.absent) or "no other is installed"
         return f"{asked} is {self.baseline.name}: no other target can be timed on this machine ({why})"
 
     @property
@@ -145,19 +137,22 @@ def _baseline_name(registry: Registry, targets: Sequence[Target]) -> str:
 
 def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> ChosenTargets:
     known = [registry.target(target.name) for target in targets]
-    reasons = {target.name: registry.unavailable(target) for target in known}
-    usable = tuple(target for target in known if not reasons[target.name])
-    absent = tuple(AbsentTarget(name, reason) for name, reason in reasons.items() if reason)
+    absent = {target.name: reason for target in known if (reason := registry.unavailable(target))}
+    usable = tuple(target for target in known if target.name not in absent)
     if not usable and here:
         raise OptimError(
             "target-unavailable",
-            f"none of the targets {', '.join(reasons) or 'there are'} can be used on this machine",
-            "; ".join(f"{one.name}: {one.reason}" for one in absent) or "no plugin brings one",
+            f"none of the targets {', '.join(absent) or 'there are'} can be used on this machine",
+            _reasons(absent) or "no plugin brings one",
             "optim targets",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
     baseline = registry.target(_baseline_name(registry, usable or tuple(known)))
     return ChosenTargets(baseline, tuple(baseline if one.name == baseline.name else one for one in usable), absent)
+
+
+def _reasons(absent: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in absent.items())
 
 
 def find_cluster(registry: Registry, where: str) -> Cluster:

@@ -6,15 +6,13 @@ do not fit. Here every defect of a plugin is found when it is registered, named,
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pluggy
 
 from optim import hooks as contract
-from optim._engine.plugins.plugin import State
+from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim.hooks import OptimHooks, hookspec
 
 _PREFIX = "optim_"
@@ -34,16 +32,6 @@ EngineHooks = type("EngineHooks", (), {f"{_PREFIX}{kind}s": _classes for kind in
 _HOOKS = {name for spec in (OptimHooks, EngineHooks) for name in vars(spec) if name.startswith(_PREFIX)}
 
 
-@dataclass(frozen=True, slots=True)
-class ContractCheck:
-    """Whether an object keeps the contract, which hooks it implements, and what will stop working."""
-
-    state: State
-    reason: str = ""
-    hooks: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def new_manager() -> pluggy.PluginManager:
     """A plugin manager that knows optim's hooks and no plugin yet."""
     manager = pluggy.PluginManager("optim")
@@ -52,25 +40,26 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def register(manager: pluggy.PluginManager, name: str, implementation: object) -> ContractCheck:
-    """Register a plugin with ``manager`` if it keeps the contract; otherwise leave no trace of it there."""
+def register(manager: pluggy.PluginManager, info: PluginInfo, implementation: object) -> LoadedPlugin:
+    """Registers a plugin with ``manager`` if it keeps the contract; otherwise leaves no trace of it there."""
     state, reason = _check_api(implementation)
     if reason:
-        return ContractCheck(state, reason)
+        return LoadedPlugin(info, state, reason)
     try:
-        manager.register(implementation, name)
+        manager.register(implementation, info.name)
         reason = _hook_defect(manager, implementation)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         reason = reason or " ".join(str(error).split())
     except ValueError:
-        return ContractCheck(State.FAILED, f"is the same object as plugin '{manager.get_name(implementation)}'")
+        return LoadedPlugin(info, State.FAILED, f"is the same object as plugin '{manager.get_name(implementation)}'")
     if reason:
         if manager.is_registered(implementation):  # which pluggy releases leave it registered differs
             manager.unregister(implementation)
-        return ContractCheck(State.FAILED, reason)
+        return LoadedPlugin(info, State.FAILED, reason)
     hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(implementation) or ()))
-    return ContractCheck(State.OK, hooks=hooks, warnings=tuple(_deprecated(implementation, hooks)))
+    warnings = tuple(_deprecated(implementation, hooks))
+    return LoadedPlugin(info, hooks=hooks, implementation=implementation, warnings=warnings)
 
 
 def _deprecated(implementation: object, hooks: tuple[str, ...]) -> Iterator[str]:
@@ -120,5 +109,7 @@ def _undecorated(manager: pluggy.PluginManager, implementation: object) -> str:
 
 
 def _misspelt(name: str) -> str:
+    import difflib  # only a defect needs it
+
     near = difflib.get_close_matches(name, sorted(_HOOKS), n=1)
     return f"there is no hook {name}" + (f"; did you mean {near[0]}?" if near else "")

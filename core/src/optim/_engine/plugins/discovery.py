@@ -10,19 +10,18 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
-import stat
 import sys
 import traceback
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pluggy
 from stevedore.extension import Extension, ExtensionManager
 
 from optim._engine.plugins.contract import new_manager, register
-from optim._engine.plugins.guard import EndsProgramError, TookTooLongError, limited
+from optim._engine.plugins.guard import TookTooLongError, UnrulyError, limited
 from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
@@ -52,55 +51,25 @@ def installed_names() -> list[str]:
 
 
 def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Entry points of all plugins, as ``importlib.metadata`` lists them.
+    """Returns the entry points of all plugins. They are read again only if a package came or went.
 
-    It reads a file of each installed package, 8 ms of processor time for a hundred of them: in each worker, too. What
-    it said is kept until one of these files, or a folder that packages lie in, is another.
+    ``importlib.metadata`` reads a file of each installed package: 8 ms of processor time for a hundred of them.
     """
-    return _known.entry_points()
+    return _entry_points(tuple((folder, _changed_ns(folder)) for folder in sys.path))
 
 
-class _Known:
-    """What was found last, and what it was found in."""
-
-    def __init__(self) -> None:
-        self._folders: dict[str, tuple[object, list[Path]]] = {}
-        self._found: tuple[object, tuple[importlib.metadata.EntryPoint, ...]] | None = None
-
-    def entry_points(self) -> tuple[importlib.metadata.EntryPoint, ...]:
-        now = self._seen()
-        if self._found is None or self._found[0] != now:
-            self._found = now, tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
-        return self._found[1]
-
-    def _seen(self) -> object:
-        """What tells every state of the path from another: its folders, and the files that name entry points."""
-        files = [file for part in sys.path for file in self._files_of(part)]
-        return tuple(sys.path), tuple(sys.meta_path), tuple(map(_state, files))
-
-    def _files_of(self, part: str) -> list[Path]:
-        """A folder of the path, and the files of packages in it; listed anew when the folder has changed."""
-        folder = Path(part)
-        state = _state(folder)
-        known = self._folders.get(part)
-        if known is None or known[0] != state:
-            listed = sorted(folder.iterdir()) if state and stat.S_ISDIR(state[0]) else []
-            inside = [one / "entry_points.txt" for one in listed if one.suffix in _DESCRIBED]
-            known = self._folders[part] = state, [folder, *inside]
-        return known[1]
+@lru_cache(maxsize=1)
+def _entry_points(folders: tuple[tuple[str, int], ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Reads the entry points; the key of the cache is ``sys.path`` with the time at which each folder last changed."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written or replaced, or a folder's list is another; empty where there is none."""
+def _changed_ns(folder: str) -> int:
+    """Returns when a package last came into a folder or left it."""
     try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return ()
-    return found.st_mode, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-_DESCRIBED = (".dist-info", ".egg-info")
-_known = _Known()
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
@@ -121,7 +90,6 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         self._manager = manager
         self._only = only
         self._permission = current_permission()
-        self._rivals: dict[str, list[PluginInfo]] = defaultdict(list)
         self._infos: dict[int, PluginInfo] = {}  # by identity: entry points of two packages may be equal
         self.plugins: list[LoadedPlugin] = []
         with stdout_on_stderr():
@@ -129,11 +97,14 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
 
     def list_entry_points(self) -> list[importlib.metadata.EntryPoint]:
         """All entry points, duplicates too, in the same order on every machine."""
-        found = [(_info(entry), entry) for entry in entry_points() if self._only is None or entry.name in self._only]
+        package_of = cache(_package)  # one may bring many plugins
+        found = [
+            (replace(package_of(entry.dist), name=entry.name, entry_point=entry.value), entry)
+            for entry in entry_points()
+            if self._only is None or entry.name in self._only
+        ]
         found.sort(key=lambda one: (one[0].name, one[0].package, one[0].entry_point))
-        for info, entry in found:
-            self._rivals[entry.name].append(info)
-            self._infos[id(entry)] = info
+        self._infos = {id(entry): info for info, entry in found}
         return [entry for _, entry in found]
 
     def _load_one_plugin(self, ep: importlib.metadata.EntryPoint, *how: object) -> Extension | None:
@@ -145,8 +116,8 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         """The plugin with its reason, where it must not be loaded at all."""
         if refusal := self._permission.refusal(info):
             return LoadedPlugin(info, State.DISABLED, refusal)
-        if len(self._rivals[info.name]) > 1:
-            others = [rival.release for rival in self._rivals[info.name] if rival != info] or [info.release]
+        if rivals := [one for one in self._infos.values() if one.name == info.name and one is not info]:
+            others = [rival.release for rival in rivals if rival != info] or [info.release]
             reason = f"{' and '.join(others)} has a plugin '{info.name}' too; neither is used, uninstall one"
             return LoadedPlugin(info, State.FAILED, reason, is_rivalled=True)
         if not PLUGIN_NAME.fullmatch(info.name):
@@ -159,22 +130,20 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
             with limited(info.name, "loading"):
                 implementation = super()._load_one_plugin(entry, *how).plugin
             info = replace(info, location=_source_of(entry) or info.location)
-            verdict = register(self._manager, info.name, implementation)
+            plugin = register(self._manager, info, implementation)
         except KeyboardInterrupt:
             raise
-        except EndsProgramError as error:
-            return LoadedPlugin(info, State.FAILED, str(error), traceback.format_exc())
-        except TookTooLongError as error:
-            reason = f"{error}: every command would wait for it"
-            return LoadedPlugin(info, State.FAILED, reason, traceback.format_exc())
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
             missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-            why, trace = describe_exception(error), traceback.format_exc()
-            return LoadedPlugin(info, State.FAILED, why, trace, missing_module=missing)
-        if verdict.state is not State.OK:
-            return LoadedPlugin(info, verdict.state, verdict.reason)
-        warnings = (*verdict.warnings, *_slow_start(_heavy_modules() - before))
-        return LoadedPlugin(info, hooks=verdict.hooks, implementation=implementation, warnings=warnings)
+            return LoadedPlugin(info, State.FAILED, _why(error), traceback.format_exc(), missing_module=missing)
+        slow = _slow_start(_heavy_modules() - before) if plugin.state is State.OK else ()
+        return replace(plugin, warnings=(*plugin.warnings, *slow))
+
+
+def _why(error: BaseException) -> str:
+    """Returns why loading failed, in one line."""
+    late = ": every command would wait for it" if isinstance(error, TookTooLongError) else ""
+    return f"{error}{late}" if isinstance(error, UnrulyError) else describe_exception(error)
 
 
 def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
@@ -184,18 +153,12 @@ def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
     return (f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that",)
 
 
-def _info(entry: importlib.metadata.EntryPoint) -> PluginInfo:
-    if entry.dist is None:
-        return PluginInfo(entry.name, "unknown", "", entry.value)
-    metadata = headers(entry.dist)
-    return PluginInfo(
-        entry.name,
-        metadata["Name"] or "unknown",
-        metadata["Version"] or "",
-        entry.value,
-        str(entry.dist.locate_file("")),
-        _is_editable(entry.dist),
-    )
+def _package(dist: importlib.metadata.Distribution | None) -> PluginInfo:
+    """Returns what a distribution says of its plugins, without their names."""
+    if dist is None:
+        return PluginInfo("", "unknown", "", "")
+    metadata, place = headers(dist), str(dist.locate_file(""))
+    return PluginInfo("", metadata["Name"] or "unknown", metadata["Version"] or "", "", place, _is_editable(dist))
 
 
 def _is_editable(dist: importlib.metadata.Distribution) -> bool:

@@ -8,9 +8,10 @@ explicitly means it: its own ``plugin:*`` then does not cover that one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 
 from optim._engine.plugins.offers import OfferedPass
 from optim.errors import OptimError
@@ -22,12 +23,10 @@ class OrderedPass:
 
     Attributes:
         reasons: why it stands where it stands, one sentence each.
-        unresolved: names in its ``before`` and ``after`` that nothing in this stage answers to.
     """
 
     offered: OfferedPass
     reasons: tuple[str, ...]
-    unresolved: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -35,37 +34,12 @@ class OrderedPass:
         return self.offered.name
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Constraints:
     """Who must come before whom, and who says so."""
 
-    by_name: dict[str, OfferedPass]
+    by_name: Mapping[str, OfferedPass]
     said_by: dict[tuple[str, str], str] = field(default_factory=dict)
-    unresolved: dict[str, list[str]] = field(default_factory=dict)
-
-    def read(self, offered: OfferedPass) -> None:
-        after, before = offered.pass_class.after, offered.pass_class.before
-        for other in self._resolve(offered, after, but_not=before):
-            self.said_by.setdefault((other, offered.name), offered.name)
-        for other in self._resolve(offered, before, but_not=after):
-            self.said_by.setdefault((offered.name, other), offered.name)
-
-    def _resolve(self, offered: OfferedPass, names: Sequence[str], but_not: Sequence[str]) -> list[str]:
-        found: list[str] = []
-        for name in names:
-            plugin, wildcard, _ = name.partition(":*")
-            if wildcard:
-                matches = [
-                    other.name
-                    for other in self.by_name.values()
-                    if other.plugin.name == plugin and other.name != offered.name and other.name not in but_not
-                ]
-            else:
-                matches = [name] if name in self.by_name else []
-            if not matches:
-                self.unresolved.setdefault(offered.name, []).append(name)
-            found += matches
-        return found
 
 
 def order(passes: Iterable[OfferedPass]) -> list[OrderedPass]:
@@ -74,23 +48,42 @@ def order(passes: Iterable[OfferedPass]) -> list[OrderedPass]:
     Raises:
         OptimError[order-cycle]: what the passes ask for contradicts itself; names both ends and their packages.
     """
-    constraints = _read(passes)
-    return [
-        OrderedPass(constraints.by_name[name], _reasons(name, constraints), tuple(constraints.unresolved.get(name, ())))
-        for name in _sorted(constraints)
-    ]
+    constraints = _Constraints(_by_name(passes))
+    for name, offered in constraints.by_name.items():
+        after, before = _meant(offered, constraints.by_name)
+        for other in chain(*after.values()):
+            constraints.said_by.setdefault((other, name), name)
+        for other in chain(*before.values()):
+            constraints.said_by.setdefault((name, other), name)
+    return [OrderedPass(constraints.by_name[name], _reasons(name, constraints)) for name in _sorted(constraints)]
 
 
 def unresolved_names(passes: Iterable[OfferedPass]) -> dict[str, tuple[str, ...]]:
     """By pass of one stage, the names in its ``before`` and ``after`` that nothing in the stage answers to."""
-    return {name: tuple(names) for name, names in _read(passes).unresolved.items()}
+    by_name = _by_name(passes)
+    found = {
+        name: tuple(written for side in _meant(offered, by_name) for written, others in side.items() if not others)
+        for name, offered in by_name.items()
+    }
+    return {name: written for name, written in found.items() if written}
 
 
-def _read(passes: Iterable[OfferedPass]) -> _Constraints:
-    constraints = _Constraints({offered.name: offered for offered in sorted(passes, key=lambda offered: offered.name)})
-    for offered in constraints.by_name.values():
-        constraints.read(offered)
-    return constraints
+def _by_name(passes: Iterable[OfferedPass]) -> dict[str, OfferedPass]:
+    return {offered.name: offered for offered in sorted(passes, key=lambda offered: offered.name)}
+
+
+def _meant(offered: OfferedPass, by_name: Mapping[str, OfferedPass]) -> tuple[dict[str, list[str]], ...]:
+    """Returns the passes that each name in ``after`` and each in ``before`` stands for."""
+
+    def passes_of(name: str, but_not: Sequence[str]) -> list[str]:
+        plugin, star, _ = name.partition(":*")
+        if not star:
+            return [name] if name in by_name else []
+        alike = [one.name for one in by_name.values() if one.plugin.name == plugin]
+        return [other for other in alike if other != offered.name and other not in but_not]
+
+    after, before = offered.pass_class.after, offered.pass_class.before
+    return {name: passes_of(name, before) for name in after}, {name: passes_of(name, after) for name in before}
 
 
 def _sorted(constraints: _Constraints) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -104,11 +105,11 @@ class Registry:
             if known == target:
                 return passes
         found = [
-            Offer(f"{stage}/{offer.name}", OfferedPass(offer.value, stage, offer.plugin), offer.hook, offer.plugin)
+            replace(offer, value=OfferedPass(offer.value, stage, offer.plugin))
             for stage in Stage
             for offer in self._hooks.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
         ]
-        passes = [offer.value for offer in self._without_rivals(found, "pass", key=lambda offer: offer.value.name)]
+        passes = [offer.value for offer in self._without_rivals(found, "pass")]
         passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
         self._passes.append((target, passes))
         return passes
@@ -186,26 +187,18 @@ class Registry:
         found: type[Backend] = self.offer("backend", name).value
         return found
 
-    def backends(self) -> dict[str, type[Backend]]:
-        """All backends by name."""
-        return {name: offer.value for name, offer in self.offered("backend").items()}
-
     def is_reference_only(self, target: Target) -> bool:
         """Whether the backend of a target opens no model; see :attr:`optim.Backend.reference_only`."""
-        kind = self.backends().get(target.backend)
-        return kind is not None and kind.reference_only
-
-    def commands(self) -> Mapping[str, Offer]:
-        """The verbs that plugins add, by verb: the command's name in its module, with dashes."""
-        return self.offered("command")
+        offer = self.offered("backend").get(target.backend)
+        return offer is not None and bool(offer.value.reference_only)
 
     def offered(self, kind: str) -> Mapping[str, Offer]:
         """What plugins offer of a kind by name; kinds are those of the hooks ``optim_KINDs``."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
             found = self._hooks.ask(f"optim_{kind}s", check, name_of)
-            kept = self._without_rivals(found, kind, key=lambda offer: offer.name)
-            self._named[kind] = {offer.name: offer for offer in sorted(kept, key=lambda offer: offer.name)}
+            kept = {offer.name: offer for offer in self._without_rivals(found, kind)}
+            self._named[kind] = dict(sorted(kept.items()))
         return self._named[kind]
 
     def looks_after_run(self) -> list[Offer]:
@@ -344,27 +337,26 @@ class Registry:
                 error.fix = "optim plugins doctor"
         raise error
 
-    def _without_rivals(self, offers: list[Offer], kind: str, key: Callable[[Offer], str]) -> list[Offer]:
+    def _without_rivals(self, offers: list[Offer], kind: str) -> list[Offer]:
         """The offers whose name nobody else uses; of the others only that of the plugin whose own name it begins with.
 
         Every side is told.
         """
         kept, alike = [], defaultdict[str, list[Offer]](list)
         for offer in offers:
-            alike[key(offer)].append(offer)
+            alike[offer.name].append(offer)
         for offer in offers:
-            rivals = [other for other in alike[key(offer)] if other is not offer]
-            owners = [one for one in (offer, *rivals) if _begins_with(key(one), one.plugin.name)]
-            if rivals and owners and owners != [offer] and {one.plugin for one in owners} != {offer.plugin}:
-                reason = f"{kind} {key(offer)} is of plugin {owners[0].plugin.name}: call it {offer.plugin.name}-..."
-                self._hooks.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
-                continue
+            rivals = [other for other in alike[offer.name] if other is not offer]
+            owners = [one for one in (offer, *rivals) if _begins_with(offer.name, one.plugin.name)]
             if not rivals or owners == [offer]:
                 kept.append(offer)
                 continue
-            others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
-            reason = f"{kind} {key(offer)} is also offered by {others}; neither is used"
-            self._hooks.report(Problem(offer.plugin, offer.hook, reason, key(offer)))
+            if {one.plugin for one in owners} - {offer.plugin}:
+                why = f"is of plugin {owners[0].plugin.name}: call it {offer.plugin.name}-..."
+            else:
+                others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
+                why = f"is also offered by {others}; neither is used"
+            self._hooks.report(Problem(offer.plugin, offer.hook, f"{kind} {offer.name} {why}", offer.name))
         return kept
 
 

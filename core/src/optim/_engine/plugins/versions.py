@@ -46,18 +46,17 @@ def plugin_version_key(plugin: PluginInfo) -> str:
     The digest covers contents and relative paths of every file of the plugin's top package; times do not count.
     What lies in the environment of an isolated plugin counts too, and the libraries that its package asks for.
     """
-    return _version_key(plugin, _digest_of)
+    return version_keys([plugin])[plugin.name]
 
 
 def version_keys(plugins: Iterable[PluginInfo]) -> dict[str, str]:
     """The keys of several plugins by name, at one moment: a package that brings many is read once."""
-    digest_of = cache(_digest_of)
-    return {plugin.name: _version_key(plugin, digest_of) for plugin in plugins}
-
-
-def _version_key(plugin: PluginInfo, digest_of: Callable[[tuple[Path, ...]], str]) -> str:
-    inside = _environment_of(plugin) + _digest(libraries_of(plugin.package))
-    return f"{plugin.version}{_source_of(plugin, digest_of) if plugin.editable else ''}{inside}"
+    digest_of, found = cache(_digest_of), {}
+    for plugin in plugins:
+        source = _source_of(plugin, digest_of) if plugin.editable else ""
+        libraries = _digest(libraries_of(plugin.package))
+        found[plugin.name] = f"{plugin.version}{source}{_environment_of(plugin)}{libraries}"
+    return found
 
 
 def carried_key(plugin: PluginInfo) -> str:

@@ -8,6 +8,7 @@ import click
 
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json
+from optim.errors import OptimError, unknown_name
 
 if TYPE_CHECKING:
     from optim._engine.plugins.plugin import LoadedPlugin
@@ -30,7 +31,6 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     command continues an interrupted installation. The environment is in the user's data folder (OPTIM_DATA_DIR).
     """
     from optim._engine.plugins.registry import load_registry
-    from optim.errors import OptimError
     from optim.isolation.install import install_environment
     from optim.isolation.packages import uninstall_package
 
@@ -62,7 +62,6 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Delete the environment of an isolated plugin. The plugin itself stays installed."""
-    from optim.errors import unknown_name
     from optim.isolation.environments import installed_environments, remove_environment
 
     known = [environment.plugin for environment in installed_environments()]
@@ -79,7 +78,6 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
     from packaging.utils import canonicalize_name
 
     from optim._engine.plugins.registry import load_registry
-    from optim.errors import OptimError
     from optim.isolation.packages import PREFIX, install_package, is_package
 
     registry = load_registry()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.errors import OptimError
 
 if TYPE_CHECKING:
     from optim._engine.plugins.offers import Offer
@@ -42,7 +43,6 @@ def metrics(as_json: bool) -> None:
 def _options(offer: Offer) -> dict[str, object]:
     """Options with their defaults; those of a plugin whose class cannot be loaded are left out, and stderr says why."""
     from optim._engine.cli.described_options import describe_options
-    from optim.errors import OptimError
     from optim.metric import MetricFamily
 
     if not isinstance(offer.value, MetricFamily):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from optim.cli_kit.names import PASS_NAME, TARGET_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
+from optim.errors import unknown_name
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def show_command(name: str, as_json: bool) -> None:
     item = _find(name, registry)
     options = describe_options(item.offered.pass_class, item.offered.plugin)
     if as_json:
-        print_json({**_as_fields(item), "options": [option.as_fields() for option in options]})
+        print_json({**_as_fields(item), "options": [asdict(option) for option in options]})
         return
     _print_pass(item)
     if options:
@@ -82,7 +84,6 @@ def _running_order(registry: Registry) -> list[SurveyedPass]:
 
 def _find(name: str, registry: Registry) -> SurveyedPass:
     from optim._engine.plugins.survey import survey_passes
-    from optim.errors import unknown_name
 
     found = {item.offered.name: item for item in survey_passes(registry)}
     if name not in found:

@@ -10,7 +10,7 @@ import click
 from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
-from optim.errors import ExitStatus, OptimError, some_of
+from optim.errors import OptimError, some_of
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -20,37 +20,11 @@ if TYPE_CHECKING:
 _ADDED = "optim.plugins.commands"
 """Entry points of this group are commands of ``optim plugins`` from other distributions of this repository."""
 
-_OF_TESTING = "new"
-"""A command of optim-testing, which tests of plugins need and users do not."""
-
-
-@click.command
-@json_option
-def doctor(as_json: bool) -> int:
-    """Find what is wrong with this installation, and print how to fix it.
-
-    The command finds two builds of onnxruntime, missing or old libraries, plugins that fail, names used twice, passes
-    without an order, targets without their backend, and broken environments of isolated plugins.
-
-    Exit status 0: nothing to fix; 4: at least one problem.
-    """
-    from optim._engine.plugins.doctor import Severity, examine
-    from optim._engine.plugins.registry import load_registry
-
-    found = examine(load_registry())
-    problems = [finding for finding in found if finding.severity is Severity.PROBLEM]
-    if as_json:
-        fields = ("severity", "subject", "what", "fix")
-        print_json({"findings": [{name: str(getattr(finding, name)) for name in fields} for finding in found]})
-    else:
-        for finding in found:
-            click.secho(f"{finding.severity}: ", nl=False, fg="red" if finding in problems else "yellow")
-            echo(f"{finding.subject}: {finding.what}")
-            if finding.fix:
-                echo(f"  fix:  {finding.fix}")
-        echo(f"{len(problems)} to fix" if problems else "nothing to fix")
-    return ExitStatus.NOT_HELD if problems else ExitStatus.DELIVERED
-
+_DISTRIBUTIONS = {
+    "doctor": ("plugins", "Find what is wrong with this installation"),
+    "new": ("testing", "Write the package of a new plugin"),
+}
+"""Folders of the distributions that have these commands, and what the commands do."""
 
 _STYLES = {
     "failed": "red",
@@ -65,8 +39,9 @@ class _PluginsGroup(click.Group):
     """Commands of core, and those that another distribution adds."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names; that of optim-testing even if it is not installed."""
-        return sorted({*super().list_commands(ctx), *importlib.metadata.entry_points(group=_ADDED).names, _OF_TESTING})
+        """All names; also those of distributions that are not installed."""
+        added = importlib.metadata.entry_points(group=_ADDED).names
+        return sorted({*super().list_commands(ctx), *added, *_DISTRIBUTIONS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command of another distribution only if it is called or listed."""
@@ -76,22 +51,25 @@ class _PluginsGroup(click.Group):
         for entry in importlib.metadata.entry_points(group=_ADDED, name=cmd_name):
             command: click.Command = entry.load()
             return command
-        return _needs_testing if cmd_name == _OF_TESTING else None
+        return _stand_in(cmd_name) if cmd_name in _DISTRIBUTIONS else None
 
 
-@click.command(_OF_TESTING, context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def _needs_testing(words: tuple[str, ...]) -> None:
-    """Write the package of a new plugin; needs optim-testing.
+def _stand_in(name: str) -> click.Command:
+    """The command of a distribution that is not installed; it says which one to install."""
+    folder, does = _DISTRIBUTIONS[name]
+    about = f"{does}; needs optim-{folder}.\n\nIn a clone of optim: pip install ./{folder}"
 
-    In a clone of optim: pip install ./testing
-    """
-    raise OptimError.usage(
-        "testing-missing",
-        "optim plugins new is a command of optim-testing",
-        "optim-testing is not installed",
-        "in a clone of optim: pip install ./testing",
-    )
+    @click.command(name, help=about, context_settings={"ignore_unknown_options": True})
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def missing(words: tuple[str, ...]) -> None:
+        raise OptimError.usage(
+            f"{folder}-missing",  # errors: plugins-missing, testing-missing
+            f"optim plugins {name} is a command of optim-{folder}",
+            f"optim-{folder} is not installed",
+            f"in a clone of optim: pip install ./{folder}",
+        )
+
+    return missing
 
 
 @click.group(cls=_PluginsGroup)
@@ -127,7 +105,6 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         _print_plugin(one, debug=debug)
 
 
-plugins.add_command(doctor)
 plugins.add_command(install)
 plugins.add_command(remove)
 

@@ -165,8 +165,10 @@ def run(
 
     The same command again is served from the cache. After an interrupted run, it continues that run.
     """
+    from optim._engine.runs.mark import read_mark
+
     layouts = layouts_of(words)
-    if pick is not None and _is_run_folder(source):  # as before there was optim pick
+    if pick is not None and source.is_dir() and read_mark(source) is not None:  # as before there was optim pick
         return deliver_point(source, pick, output or source, layouts, as_json=as_json, verbose=verbose)
     from optim._engine.api.request import default_output, require_run
     from optim._engine.cli.request import settings_of
@@ -180,23 +182,12 @@ def run(
         return ExitStatus.DELIVERED
     require_run(settings)
     output = output or default_output(source)
-    if layouts is not None:
-        from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.delivering import require_layouts
-
-        require_layouts(load_registry(), layouts, settings, output)
     from optim._engine.runs.run import ToDeliver, run_asked
     from optim.cli_kit.live_lines import progress
 
     with progress() as say:
         reports = run_asked(settings, output, say, ToDeliver(lock, pick or "", layouts))
     return _tell(reports, output, as_json, verbose, tuple(one.name for one in settings.named))
-
-
-def _is_run_folder(path: Path) -> bool:
-    from optim._engine.runs.mark import read_mark
-
-    return path.is_dir() and read_mark(path) is not None
 
 
 def deliver_point(

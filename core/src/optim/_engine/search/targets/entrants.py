@@ -88,7 +88,7 @@ def none_runs(failed: Mapping[str, OptimError], chosen: ChosenTargets) -> OptimE
     if len({error.reference for error in errors}) == 1 and not chosen.absent:
         return errors[0]
     reasons = {name: f"{error.what}: {error.cause}" for name, error in failed.items()}
-    reasons |= {one.name: one.reason for one in chosen.absent}
+    reasons |= chosen.absent
     return OptimError(
         "no-target-runs",
         "the original runs on none of the targets",
@@ -110,6 +110,5 @@ def with_absent(
     reasons = {name: f"{error.what}: {error.cause}" if error.cause else error.what for name, error in failed.items()}
     found = [replace(row, reason=reasons.pop(row.name, row.reason)) for row in rows]
     found += [TargetOutcome(name, TargetStatus.FAILED, why, targets.get(name)) for name, why in reasons.items()]
-    return found + [
-        TargetOutcome(one.name, TargetStatus.ABSENT, one.reason) for one in chosen.absent if not chosen.auto
-    ]
+    absent = {} if chosen.auto else chosen.absent
+    return found + [TargetOutcome(name, TargetStatus.ABSENT, why) for name, why in absent.items()]

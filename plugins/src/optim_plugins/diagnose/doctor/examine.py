@@ -14,15 +14,13 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from optim._engine.plugins.lazy_names import import_defect, missing_in_functions
-from optim._engine.plugins.permission import DISABLE_VARIABLE
-from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
-from optim._engine.plugins.registry import Registry
-from optim._engine.plugins.survey import SurveyedPass, survey_passes
+from optim.engine.doctor import DISABLE_VARIABLE, LoadedPlugin, PluginInfo, Registry, State, SurveyedPass, survey_passes
 from optim.errors import OptimError
 from optim.hooks import Command
 from optim.metric import MetricFamily
 from optim.passes import Stage
+from optim_plugins.diagnose.doctor.environment import diagnose
+from optim_plugins.diagnose.doctor.imports import import_defect, missing_in_functions
 
 _RUNTIMES = (
     "onnxruntime",
@@ -159,8 +157,6 @@ def _plugins(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
 
 def _environments(plugins: Iterable[LoadedPlugin]) -> Iterator[Remark]:
     """Of isolated plugins: one that was never made may be meant so, one that is broken is not."""
-    from optim.isolation.diagnosis import diagnose
-
     for plugin in plugins:
         if plugin.state is State.OK and plugin.isolation is not None and (found := diagnose(plugin.isolation)):
             severity = Severity.PROBLEM if found.broken else Severity.NOTE
@@ -188,7 +184,7 @@ def _offers(registry: Registry) -> Iterator[Remark]:
 def _targets(registry: Registry) -> Iterator[Remark]:
     for name, offer in registry.offered("target").items():
         target = offer.value
-        if target.backend not in registry.backends():
+        if target.backend not in registry.offered("backend"):
             yield Remark(
                 Severity.PROBLEM,
                 f"target {name}",
@@ -253,7 +249,7 @@ def _lazy_names(passes: Iterable[SurveyedPass], registry: Registry) -> Iterator[
     for name, offer in registry.offered("layout").items():
         if isinstance(offer.value.options, str):
             named[f"layout {name}", offer.value.options] = ("its options", offer.plugin)
-    for name, offer in registry.commands().items():
+    for name, offer in registry.offered("command").items():
         path = offer.value.path if isinstance(offer.value, Command) else str(offer.value)
         named[f"command {name}", path] = ("its code", offer.plugin)
     for (subject, path), (what, plugin) in named.items():

@@ -6,15 +6,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from optim.engine.doctor import MARKER, Environment, environments_folder, fitting_python, installed_environment, pinned
 from optim.errors import some_of
-from optim.isolation.environments import (
-    MARKER,
-    Environment,
-    Isolation,
-    environments_folder,
-    installed_environment,
-    pinned,
-)
+from optim.isolation import Isolation
 
 _START_S = 30.0
 
@@ -56,12 +53,8 @@ def diagnose(isolation: Isolation) -> Diagnosis | None:
 
 def _python(isolation: Isolation) -> str:
     """What the command needs where the running Python is not one that the pins have wheels for."""
-    from packaging.specifiers import SpecifierSet
-
     if ".".join(map(str, sys.version_info[:3])) in SpecifierSet(isolation.python):
         return ""
-    from optim.isolation.install import fitting_python
-
     return f" --python {fitting_python(isolation.python) or 'PATH_OF_A_FITTING_PYTHON'}"
 
 
@@ -78,8 +71,6 @@ def _does_not_start(environment: Environment) -> str:
 
 def _lost(environment: Environment) -> list[str]:
     """Requirements that are no longer installed in it, by what pip left of each."""
-    from packaging.utils import canonicalize_name
-
     there = {
         (canonicalize_name(name), version)
         for path in environment.folder.glob("[Ll]ib*/**/site-packages/*.dist-info")

@@ -12,9 +12,9 @@ from plugin_packages import site as installation
 from optim import hooks
 from optim._engine.cli.main import main
 from optim._engine.plugins.discovery import installed_names
-from optim._engine.plugins.doctor import Severity, examine
 from optim._engine.plugins.permission import DISABLE_VARIABLE
 from optim._engine.plugins.registry import load_registry
+from optim_plugins.diagnose.doctor.examine import Severity, examine
 
 __all__ = ["Site", "installation"]
 
@@ -54,7 +54,7 @@ def test_two_builds_of_onnxruntime_are_a_broken_pair(site):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_runtime_whose_files_went_with_another_build_is_found_without_importing_it(site, monkeypatch, there):
-    monkeypatch.setattr("optim._engine.plugins.doctor._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim_plugins.diagnose.doctor.examine._RUNTIMES", ("a-runtime",))
     (distribution(site, "a-runtime") / "RECORD").write_text("a_runtime/__init__.py,,\na_runtime/state.so,,\n")
     (site.folder / "a_runtime").mkdir()
     (site.folder / "a_runtime" / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -66,7 +66,7 @@ def test_a_runtime_whose_files_went_with_another_build_is_found_without_importin
 
 
 def test_without_a_runtime_the_extra_that_brings_one_is_told(site, monkeypatch):
-    monkeypatch.setattr("optim._engine.plugins.doctor._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim_plugins.diagnose.doctor.examine._RUNTIMES", ("a-runtime",))
     assert [(one.severity, one.fix) for one in found("onnxruntime")] == [
         (Severity.NOTE, "pip install 'onnxruntime>=1.24.2,<1.33'")
     ]
@@ -143,75 +143,11 @@ def test_the_exit_status_and_the_json_say_the_same(site, capsys):
     assert "RuntimeError: no" in capsys.readouterr().out
 
 
-# The hook API grows older.
-
-
-def test_a_plugin_for_the_hook_api_before_is_used_with_a_warning_and_then_refused(site, monkeypatch):
+def test_a_warning_of_a_plugin_is_a_note(site, monkeypatch):
     site.add("acme", GOOD)
     monkeypatch.setattr(hooks, "HOOK_API", 2)
-    plugin = load_registry(only=["acme"]).plugin("acme")
-    assert plugin.state == "ok"
-    assert plugin.warnings == ("was written for hook API 1, which the next minor release refuses: it is 2 now",)
-    assert any("hook API 1" in one.what for one in found("acme") if one.severity is Severity.NOTE)
-    monkeypatch.setattr(hooks, "OLDEST_HOOK_API", 2)
-    assert load_registry(only=["acme"]).plugin("acme").state == "incompatible"
-
-
-def test_a_hook_that_will_go_is_announced(site, monkeypatch):
-    site.add("acme", GOOD)
-    monkeypatch.setattr(hooks, "DEPRECATED_HOOKS", {"optim_fuse": "use optim_melt"})
-    assert load_registry(only=["acme"]).plugin("acme").warnings == ("optim_fuse goes with hook API 2: use optim_melt",)
-
-
-# What may be loaded.
-
-
-def states(site):
-    found = load_registry(only=["acme", "zenith"]).plugins
-    return {plugin.name: (str(plugin.state), plugin.reason) for plugin in found}
-
-
-def test_the_machines_list_binds_and_the_environment_only_takes_away(site, monkeypatch, tmp_path):
-    site.add("acme", GOOD)
-    site.add("zenith", "raise SystemExit('it was imported')")
-    path = tmp_path / "plugins.toml"
-    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: path)
-    path.write_text('allow = ["optim-acme/acme"]')
-    assert states(site)["acme"] == ("ok", "")
-    assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
-    monkeypatch.setenv("OPTIM_ALLOW_PLUGINS", "zenith")
-    assert states(site)["acme"] == ("disabled", "not allowed by OPTIM_ALLOW_PLUGINS")
-    assert states(site)["zenith"] == ("disabled", f"not allowed by {path}")
-
-
-def test_no_variable_moves_the_machines_list(monkeypatch, tmp_path):
-    from optim._engine.plugins.permission import allow_file
-
-    before = allow_file()
-    for variable in ("XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "HOME"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    assert allow_file() == before
-    assert before.is_absolute()
-
-
-def test_a_list_that_may_not_be_read_is_not_taken_for_none(monkeypatch, tmp_path):
-    from optim import OptimError
-
-    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: tmp_path)  # a folder: reading it fails
-    with pytest.raises(OptimError, match="cannot be used"):
-        load_registry()
-
-
-@pytest.mark.parametrize("text", ["allow = 'ort'", "nothing = 1", "allow = [", "allow = [1]"])
-def test_a_list_that_cannot_be_read_allows_nothing(site, monkeypatch, tmp_path, text):
-    from optim import OptimError
-
-    path = tmp_path / "plugins.toml"
-    monkeypatch.setattr("optim._engine.plugins.permission.allow_file", lambda: path)
-    path.write_text(text)
-    with pytest.raises(OptimError, match=r"plugins\.toml") as caught:
-        load_registry()
-    assert caught.value.reference == "bad-allow-list"
+    (note,) = [one for one in found("plugin acme") if "hook API 1" in one.what]
+    assert (note.severity, note.fix) == (Severity.NOTE, "update optim-acme")
 
 
 LAZY = GOOD.replace(

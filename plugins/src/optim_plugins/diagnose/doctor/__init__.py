@@ -1,0 +1,1 @@
+"""``optim plugins doctor``: what is wrong with this installation, and how to fix it."""
