@@ -26,6 +26,9 @@ Make and verify the same model again, without searching:
 A repetition must reach result.model_digest: graph, weights and session settings, as report.json names them.
 """
 
+LOCK_FILE = "recipe.lock.toml"
+"""The lock of a run folder that has a model."""
+
 _LOCK_VERSION = 1
 """Raised when an older optim would repeat something else; keys that only inform are added without."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import Registry, load_registry, require_target
-from optim._engine.recipes.lock import Lock, load_recipe_or_lock
+from optim._engine.recipes.lock import LOCK_FILE, Lock, load_recipe_or_lock
 from optim._engine.runs.found_goal import require_foretold_context
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
@@ -184,8 +184,6 @@ def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -
     bench.places[made_for] = bench.place_of(require_target(bench.registry, made_for))
     return replace(candidate, target=made_for)
 
-
-LOCK_FILE = "recipe.lock.toml"
 
 OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "feeds-shape", "feeds-dtype"})
 """A pass may have changed what goes in: the samples of the original do not fit then, and others are made up."""
