@@ -133,7 +133,7 @@ class Lock(_LockTable):
         return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
 
     def data_beside(self, path: Path) -> str | None:
-        """The samples of the run: as written, or beside the lock, which was read from ``path``."""
+        """Returns the samples of the run: as written, or beside the lock, which was read from ``path``."""
         if self.feeds.data is None or Path(self.feeds.data).exists():
             return self.feeds.data
         beside = path.absolute().parent / self.feeds.data

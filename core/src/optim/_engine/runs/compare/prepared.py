@@ -34,9 +34,9 @@ Say = Callable[[str], None]
 def workbench_for(
     model: Path, asked: RunSettings, say: Say, beside: Sequence[Path] = ()
 ) -> Iterator[tuple[Workbench, Candidate]]:
-    """A workbench prepared on the first model's samples, and that model with its own settings.
+    """Prepares a workbench on the samples of the first model, and returns that model with its own settings too.
 
-    Without samples they are those of a run folder, if it knows them and they fit, else made up.
+    If the user gives no samples, optim takes those of a run folder that fit, or synthesizes some.
     """
     own = samples_of_runs((model, *beside)) if asked.data is None else None
     with ExitStack() as stack:
@@ -139,7 +139,7 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
 
 
 def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
-    """What opening a model and running it gave.
+    """Returns what opening a model and running it gave.
 
     Raises:
         OptimError[other-failed]: it does not run.
@@ -210,7 +210,7 @@ def about_made_up(paths: Iterable[Path]) -> str:
 
 
 def _locks(paths: Iterable[Path]) -> Iterator[tuple[Path, Lock]]:
-    """The run folders among ``paths`` whose lock can be read, each with the lock."""
+    """Finds the run folders among ``paths`` whose lock can be read, each with the lock."""
     for path in paths:
         if (path / LOCK_FILE).is_file():
             with suppress(OptimError):  # it is of another optim, or was changed: the model is looked at all the same
