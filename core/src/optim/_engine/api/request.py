@@ -176,8 +176,9 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     Raises:
         OptimError: as ``require_run``.
     """
+    sources = [str(path) for path in models if needs_export(str(path))]
     for path in models:
-        if not needs_export(str(path)):
+        if str(path) not in sources:
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     from optim._engine.plugins.chosen_targets import choose_targets
@@ -186,7 +187,12 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
 
     if data is not None:
         require_feeds(data)
-    choose_targets(load_registry(), target, beside=True)
+    registry = load_registry()
+    choose_targets(registry, target, beside=True)
+    for source in sources:
+        from optim._engine.sources.exported import find_pipeline
+
+        find_pipeline(registry, source).foretold(source)
 
     expect_workers()  # they import what this process goes on to import, meanwhile
 

@@ -11,7 +11,7 @@ from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import Registry, load_registry, require_target
 from optim._engine.recipes.lock import LOCK_FILE, Lock, load_recipe_or_lock
-from optim._engine.runs.found_goal import require_foretold_context
+from optim._engine.runs.found_goal import require_foretold
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.preparation import export_source
@@ -53,7 +53,8 @@ def workbench_for(
 def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workbench, Candidate]]:
     registry, store = load_registry(), Store()
     device = require_target(registry, asked.target, beside=True)  # stored outputs are held against a model here
-    require_foretold_context(asked, registry, SourceRequest(str(model)))
+    if needs_export(str(model)):
+        require_foretold(replace(asked, export=SourceRequest(str(model))), registry)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, asked.component, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
