@@ -84,7 +84,7 @@ def settings_from(
 
 
 def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock | None]:
-    """The words of a recipe or of a lock, as the user would say them, and the lock if it is one."""
+    """Reads a recipe or a lock as words of the user; returns the lock too if it is one."""
     from optim._engine.recipes.lock import load_recipe_or_lock
     from optim._engine.recipes.recipe import Recipe, recipe_from
 
@@ -105,7 +105,7 @@ def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock
 
 
 def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of ``RunSettings`` among words of the command line, of Python, of a recipe or of a lock."""
+    """Finds the fields of ``RunSettings`` in words of the command line, of Python, of a recipe or of a lock."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
     if "preset" in said:
