@@ -15,8 +15,8 @@ from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.survey import survey_plugins
 from optim.isolation.environments import MARKER, Isolation
-from optim_plugins.diagnose.doctor.environment import diagnose
-from optim_plugins.diagnose.doctor.examine import Severity, _environments
+from optim_plugins.diagnose.installation.environment import diagnose
+from optim_plugins.diagnose.installation.examine import Severity, _environments
 
 WANTED = Isolation("tiny", ("first==1.0", "the-second==1.0"), Path("unused.py"))
 AGAIN = "optim plugins remove tiny && optim plugins install tiny"

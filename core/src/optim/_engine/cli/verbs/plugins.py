@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.errors import OptimError, some_of
@@ -22,7 +21,9 @@ _ADDED = "optim.plugins.commands"
 
 _DISTRIBUTIONS = {
     "doctor": ("plugins", "Find what is wrong with this installation"),
+    "install": ("plugins", "Install a plugin"),
     "new": ("testing", "Write the package of a new plugin"),
+    "remove": ("plugins", "Delete the environment of an isolated plugin"),
 }
 """Folders of the distributions that have these commands, and what the commands do."""
 
@@ -103,10 +104,6 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
     debug = bool(ctx.find_root().params.get("debug"))
     for one in found:
         _print_plugin(one, debug=debug)
-
-
-plugins.add_command(install)
-plugins.add_command(remove)
 
 
 def print_plugins(*, as_json: bool, verbose: bool) -> None:
@@ -247,4 +244,16 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},
         **{kind: list(names) for kind, names in one.names.items()},
         "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
+    }
+
+
+def environment_fields(made: Environment | None) -> dict[str, object] | None:
+    """An environment as ``--json`` gives it."""
+    if made is None:
+        return None
+    return {
+        "folder": str(made.folder),
+        "python": made.python,
+        "size_bytes": made.size_bytes,
+        "requirements": list(made.requirements),
     }
