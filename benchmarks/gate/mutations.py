@@ -243,17 +243,15 @@ def judging(
         error.
     """
     from optim._engine.api.given import named_data
-    from optim._engine.api.request import conditions_for
-    from optim._engine.runs.compare.conditions import workbench_for
+    from optim._engine.runs.compare.prepared import workbench_for
     from optim._engine.runs.compare.verify import verify_on
     from optim._engine.search.settings import RunSettings
     from optim.errors import OptimError
 
     given = list(samples) or samples_of(subject)
-    asked = RunSettings(subject.model) if max_drift is None else RunSettings(subject.model, max_drift=max_drift)
     with all_done_here(), named_data(given, 0) as feeds:
-        conditions = conditions_for((subject.model,), lambda _: None, data=feeds, target="cpu", seed=0)
-        with workbench_for(subject.model, conditions, asked) as (bench, _):
+        asked = RunSettings(subject.model, data=feeds, max_drift=max_drift)
+        with workbench_for(subject.model, asked, lambda _: None) as (bench, _):
 
             def verified(path: Path) -> tuple[str, str, Any]:
                 try:

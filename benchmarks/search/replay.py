@@ -473,7 +473,7 @@ class _Started:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def result(self, timeout_s: float, hear: Callable[[dict[str, Any]], None]) -> Any:
+    def result(self, timeout_s: float, hear: Callable[[dict[str, Any]], None], *, of_silence: bool) -> Any:
         """What it answered."""
         for event in self._done.events:
             hear(event)

@@ -16,7 +16,6 @@ import pytest
 from optim.errors import OptimError
 from optim.isolation.client import run_isolated
 from optim.isolation.environments import Isolation
-from optim.isolation.server import PROTOCOL
 from optim.jobs import owner
 from optim.jobs.owner import FOLDER_VARIABLE, ending_workers, workers_folder
 from optim.jobs.talk import over_socket
@@ -112,7 +111,7 @@ def test_who_does_not_know_the_secret_gets_nothing(isolation):
     run_isolated(isolation, "echo", 1)
     address = json.loads((workers_folder() / isolation.plugin / "address").read_text())
     stranger = over_socket(socket.create_connection(("127.0.0.1", address["port"]), timeout=10))
-    stranger.send({"protocol": PROTOCOL, "secret": "guessed"})
+    stranger.send({"secret": "guessed"})
     stranger.send({"job": "echo", "request": 1})
     with pytest.raises((EOFError, ConnectionResetError)):
         stranger.receive(10.0)

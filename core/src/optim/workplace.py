@@ -188,24 +188,15 @@ def perform(
 
         module = importlib.import_module(work.module)
         return Done(to_wire(module.run(from_wire(module.Request, work.request), turns)))
-    if not work.timed:
-        turns.await_quiet_end()
-    with turns.turn() if work.timed else nullcontext():
-        return _in_process(work, watch)
-
-
-def _in_process(work: Work, watch: Callable[[WorkerProcess], AbstractContextManager[Any]]) -> Done:
     from optim.jobs.process import WorkerFailed, WorkerProcess
 
+    if not work.timed:
+        turns.await_quiet_end()
+    turn = turns.turn() if work.timed else nullcontext()
     events: list[dict[str, Any]] = []
-    with WorkerProcess(work.module, work.request) as process, watch(process):
+    with turn, WorkerProcess(work.module, work.request) as process, watch(process):
         try:
-            if work.of_silence:
-                while "result" not in (message := process.receive(work.limit_s)):
-                    events.append(message)
-                answer = message["result"]
-            else:
-                answer = process.result(work.limit_s, events.append)
+            answer = process.result(work.limit_s, events.append, of_silence=work.of_silence)
         except WorkerFailed as failed:
             failed.events = events
             raise

@@ -20,7 +20,7 @@ from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
 from optim._engine.compare.rounding import _not_itself
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare import conditions
+from optim._engine.runs.compare import prepared
 from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
 from optim._engine.timing.profiled import written_profile
@@ -146,9 +146,9 @@ def test_what_was_installed_and_is_no_plugin_is_named(monkeypatch: pytest.Monkey
 
 def test_of_several_components_one_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [SimpleNamespace(known=SimpleNamespace(component=name)) for name in ("encoder", "decoder")]
-    monkeypatch.setattr(conditions, "export_source", lambda *asked: graphs)
-    on: Any = SimpleNamespace(registry=None, store=None, say=print)
-    found = refusal(lambda: conditions._exported(Path("package:function"), "", PLAIN_CPU, on))
+    monkeypatch.setattr(prepared, "export_source", lambda *asked: graphs)
+    where: Any = (PLAIN_CPU, None, None, print)
+    found = refusal(lambda: prepared._exported(Path("package:function"), "", *where))
     assert (found.reference, found.fix) == ("which-component", "--component decoder")
 
 

@@ -141,16 +141,17 @@ def test_a_share_that_cannot_be_one_is_refused_with_an_example(models: Path, sha
 def test_a_run_keeps_the_share_in_its_report_its_card_and_its_lock(
     models: Path, tmp_path: Path, jobs_here: None
 ) -> None:
-    from optim._engine.runs.locking import apply_recipe
-    from optim._engine.search.settings import RunSettings
+    from optim._engine.api.request import settings_from
 
     report = optim.run(models / "one.onnx", tmp_path / "out", max_mismatch="1%", search_seconds=0)
     assert report.budget.max_mismatch == 0.01
     assert "1 % of texts or whole numbers that differ" in (tmp_path / "out" / "README.md").read_text()
-    repeated, _ = apply_recipe(RunSettings(models / "one.onnx"), tmp_path / "out" / "recipe.lock.toml")
+    lock = tmp_path / "out" / "recipe.lock.toml"
+    repeated, _ = settings_from(models / "one.onnx", None, lock, {}, trust_code=False)
     assert repeated.max_mismatch == 0.01
     assert repeated.budget(1e-4).max_mismatch == 0.01
-    asked, _ = apply_recipe(RunSettings(models / "one.onnx"), {"budget": {"max_mismatch": "2%"}})
+    recipe = {"budget": {"max_mismatch": "2%"}}
+    asked, _ = settings_from(models / "one.onnx", None, recipe, {}, trust_code=False)
     assert asked.max_mismatch == 0.02
 
 

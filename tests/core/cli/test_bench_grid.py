@@ -18,7 +18,6 @@ from optim._engine.feeds.grid import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, GridBenchmark, GridPoint, TimedModel, TimedShape
 from optim._engine.runs.compare import bench as compare
-from optim._engine.runs.compare.conditions import Conditions
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
 from optim_plugins.report.lines import line_plot
@@ -83,11 +82,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is timed; batch 32 is refused, the second model takes half as long."""
     found: list[Any] = []
 
-    def bench_models(models: list[Path], conditions: Any, **named: Any) -> Benchmark:
+    def bench_models(models: list[Path], asked: Any, say: Any, **named: Any) -> Benchmark:
         import numpy as np
 
-        ids = np.load(conditions.data)["0/input_ids"]
-        found.append((ids.shape, named["asked"].goal))
+        ids = np.load(asked.data)["0/input_ids"]
+        found.append((ids.shape, asked.goal))
         if ids.shape[0] == 32:
             raise OptimError("feeds-refused", "the model refuses it", "out of memory")
         return Benchmark(
@@ -97,12 +96,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         )
 
     monkeypatch.setattr(compare, "bench_models", bench_models)
-    monkeypatch.setattr(api, "conditions_for", conditions)
+    monkeypatch.setattr(api, "require_models", lambda models, data, target: None)
     return found
-
-
-def conditions(models: Any, say: Any, *, data: str | None, target: str, seed: int, component: str) -> Conditions:
-    return Conditions(None, None, lambda text: None, data=data, target=target, seed=seed)  # type: ignore[arg-type]
 
 
 def timed(name: str, ms: float) -> TimedModel:

@@ -15,7 +15,6 @@ from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.gate.max_loss import parse_max_loss
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
-from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.verify import verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
@@ -147,8 +146,13 @@ def test_a_loss_within_the_budget_is_delivered_whatever_the_drift_and_report_loc
     found = verify_models(
         folder / "model.onnx",
         out,
-        Conditions(load_registry(), Store(), lambda text: None, data=str(folder / "feeds.npz")),
-        RunSettings(folder / "model.onnx", metric=parse_metric(METRIC), max_loss=parse_max_loss("0.0001")),
+        RunSettings(
+            folder / "model.onnx",
+            data=str(folder / "feeds.npz"),
+            metric=parse_metric(METRIC),
+            max_loss=parse_max_loss("0.0001"),
+        ),
+        lambda text: None,
     )
     assert found.task.value == pytest.approx(report.result.task.value)
     assert found.within == (report.result.task.loss <= 0.0001)

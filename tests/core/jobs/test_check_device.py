@@ -17,7 +17,6 @@ from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.jobs import check_device
 from optim._engine.jobs.runner import Runner
-from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.schema import DeviceReport
 from optim._engine.store import Store
 from optim.onnx.files import describe_model
@@ -69,7 +68,7 @@ def checked(tmp_path):
         )
         runner = Runner(Store(tmp_path / "cache"), print)
         began = time.monotonic()
-        found = check_device.with_device_checked(prepared(), request, load_registry(), runner, 60.0)
+        found = check_device.with_device_checked(prepared(), request, runner, 60.0)
         return found, time.monotonic() - began
 
     return check

@@ -45,24 +45,24 @@ def test_workers_are_forks_of_one_server_and_know_nothing_of_each_other():
 
 def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
-    before = forked._kept._server
+    before = forked.KEPT._server
     expect_workers()
     deadline = time.monotonic() + 200.0
-    while forked._kept._server is before and time.monotonic() < deadline:
+    while forked.KEPT._server is before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert described()["parent"] == forked._kept._server._server.pid
-    assert forked._kept._server is not before
+    assert described()["parent"] == forked.KEPT._server._server.pid
+    assert forked.KEPT._server is not before
 
 
 def test_a_server_makes_ahead_what_its_workers_read_and_check_with():
     server = object.__new__(fork_server.ServerLoop)
     server._learned = set()
-    wire._adapter.cache_clear()
+    wire.adapter.cache_clear()
     server._learn(candidate.__name__)
-    made = wire._adapter.cache_info().misses
+    made = wire.adapter.cache_info().misses
     for kind in (candidate.Request, *candidate.CHECKED):
-        wire.know(kind)
-    assert made == wire._adapter.cache_info().misses == 1 + len(candidate.CHECKED)
+        wire.adapter(kind)
+    assert made == wire.adapter.cache_info().misses == 1 + len(candidate.CHECKED)
 
 
 def test_a_worker_has_the_environment_and_the_folders_of_the_moment(monkeypatch, tmp_path):
@@ -116,7 +116,7 @@ def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
     with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
         worker.send({"add": 1})
         assert worker.receive(200.0)["total"] == 1
-        before = forked._kept._server._server.pid
+        before = forked.KEPT._server._server.pid
         monkeypatch.setenv("OMP_NUM_THREADS", "5")
         assert described()["parent"] != before
         assert psutil.pid_exists(before)
@@ -156,7 +156,7 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
 
 def test_the_server_reads_requests_of_our_jobs_for_all_its_workers_and_imports_none_of_a_plugin(monkeypatch):
     known = []
-    monkeypatch.setattr("optim.jobs.wire.know", known.append)
+    monkeypatch.setattr("optim.jobs.wire.adapter", known.append)
     client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.delitem(sys.modules, "unruly_job", raising=False)
     monkeypatch.setattr(gc, "freeze", lambda: None)

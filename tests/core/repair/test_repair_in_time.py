@@ -13,7 +13,6 @@ from optim._engine.repair import repair_job
 from optim._engine.repair.costs import Costs, NodeCost, OwnError
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
-from optim._engine.search.deadline import LEAST_REPAIR_S
 from optim._engine.search.select.repair import Near, Repairs
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
@@ -204,7 +203,7 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
     assert asked == [{}, costs if told else {}]
 
 
-@pytest.mark.parametrize(("most_s", "whole_s"), [(math.inf, 22.0), (15.0, 15.0), (5.0, 5.0), (0.0, LEAST_REPAIR_S)])
+@pytest.mark.parametrize(("most_s", "whole_s"), [(math.inf, 22.0), (15.0, 15.0), (5.0, 5.0)])
 def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(most_s, whole_s):
     given = []
 
@@ -309,7 +308,7 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
     attempt = SimpleNamespace(seconds=6.0, unrepaired="", step=SimpleNamespace(options={}))
-    time = SimpleNamespace(before=lambda name: 20.0, most_for_repair=lambda seconds: 20.0, now=lambda: 0.0)
+    time = SimpleNamespace(before=lambda _: 50.0, most_for_repair=lambda _: 20.0, now=lambda: 0.0, must=False)
     bench.repair = lambda *words: Workbench.repair(bench, *words)
     trial.offered.over_models = SimpleNamespace(kept="in float")
     repairs = Repairs(bench, SimpleNamespace(budget=None), time, None, None)

@@ -18,8 +18,7 @@ from optim._engine.goals.bounds import Bound
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import GoalFacts, RunStatus
-from optim._engine.reports.parts import DriftReport, SourceDriftReport
-from optim._engine.reports.schema import Report
+from optim._engine.reports.schema import DriftReport, Report, SourceDriftReport
 from optim._engine.reports.words import cores_text
 from optim._engine.search.state import Candidate
 from optim.goal import Basis

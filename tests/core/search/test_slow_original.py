@@ -159,7 +159,7 @@ def test_a_run_that_has_no_time_to_run_its_model_once_says_so(monkeypatch, tmp_p
         def __exit__(self, *error):
             pass
 
-        def result(self, timeout_s, on_event=None):
+        def result(self, timeout_s, on_event=None, *, of_silence=False):
             asked.append(timeout_s)
             raise WorkerFailed(f"did not finish within {timeout_s:.0f} s and was stopped", "timeout")
 

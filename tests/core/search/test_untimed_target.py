@@ -15,7 +15,6 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.compare.bench import bench_models
-from optim._engine.runs.compare.conditions import Conditions
 from optim._engine.runs.compare.verify import verify_models
 from optim._engine.runs.execute import execute
 from optim._engine.search.settings import Named, RunSettings
@@ -114,13 +113,13 @@ def test_verify_compares_and_bench_refuses(folder, whole):
     found = verify_models(
         folder / "model.onnx",
         whole.result.candidate.model.path,
-        Conditions(load_registry(), Store(), lambda text: None, target="simulated"),
-        RunSettings(folder / "model.onnx", max_drift=0.2),
+        RunSettings(folder / "model.onnx", target="simulated", max_drift=0.2),
+        lambda text: None,
     )
     assert found.within
     assert found.drift.relative_error > 1e-4
     with pytest.raises(OptimError) as caught:
-        bench_models([folder / "model.onnx"], Conditions(load_registry(), Store(), print, target="simulated"))
+        bench_models([folder / "model.onnx"], RunSettings(folder / "model.onnx", target="simulated"), print)
     assert caught.value.reference == "not-timed"
     assert caught.value.cause == REMARK
     assert caught.value.status is ExitStatus.USAGE

@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
     options = trial.options(Extract, {"supply": "external", "rank": 8})
     model = trial.apply(Extract(), trial.model, options).model
     deliver_model(model, made / "out")
-    write_session_files(made / "out", model.session, CPU, opening=Opening(adapters=model.adapters))
+    write_session_files(made / "out", model.session, CPU, opening=Opening.of(model))
     write_adapter(convert(peft_folder(made / "peft", rank=8, seed=3), model.adapters).adapter, made / "other.npz")
     return made
 

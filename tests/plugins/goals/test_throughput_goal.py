@@ -187,8 +187,10 @@ def test_what_does_more_samples_a_second_is_delivered(tmp_path: Path) -> None:
 
 def test_a_limit_that_only_the_result_meets_is_met_by_it(tmp_path: Path) -> None:
     outcome = outcome_of(tmp_path, None)
-    assert outcome.original is not None and outcome.original.throughput is not None and outcome.throughput is not None
-    limit_ms = (outcome.original.throughput.calls.p95 + outcome.throughput.calls.p95) / 2
+    original, timed = outcome.original, outcome.timed
+    assert original is not None and original.throughput is not None
+    assert timed is not None and timed.throughput is not None
+    limit_ms = (original.throughput.calls.p95 + timed.throughput.calls.p95) / 2
     met = outcome_of(tmp_path / "again", limit_ms)
     assert met.status is RunStatus.IMPROVED
     assert met.original is not None and met.original.throughput is not None and met.original.throughput.objection

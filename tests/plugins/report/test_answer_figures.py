@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 from sample_outcome import improved
 
-from optim._engine.reports.build import build_report
-from optim._engine.reports.parts import generation_report
+from optim._engine.reports.build import build_report, generation_report
 from optim.goal import GenerationTimes
 from optim_plugins.drawing import NARROW
 from optim_plugins.report.page import render_html

@@ -71,13 +71,10 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
     from optim._engine.plugins.registry import load_registry
     from optim._engine.runs.session_file import Opening, write_session_files
     from optim.onnx.files import deliver_model
-    from optim.onnx.libraries import operator_libraries
 
     deliver_model(model, folder)
-    opening = Opening(adapters=model.adapters)
     script = loading_script(load_registry(), LOAD_TEXT, model)
-    libraries = operator_libraries(model.opset)
-    write_session_files(folder, model.session, target, libraries, script=script, opening=opening)
+    write_session_files(folder, model.session, target, script=script, opening=Opening.of(model))
 
 
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from optim._engine.plugins.versions import source_digest as source_digest
     from optim._engine.plugins.versions import version_keys as version_keys
     from optim._engine.reports.answers import ExportedComponent as ExportedComponent
-    from optim._engine.reports.parts import ExportReport as ExportReport
-    from optim._engine.reports.parts import ExportStepReport as ExportStepReport
-    from optim._engine.reports.parts import drift_report as drift_report
+    from optim._engine.reports.build import drift_report as drift_report
+    from optim._engine.reports.schema import ExportReport as ExportReport
+    from optim._engine.reports.schema import ExportStepReport as ExportStepReport
     from optim._engine.reports.words import counts_text as counts_text
     from optim._engine.reports.words import figure_text as figure_text
     from optim._engine.runs.folder import RunFolder as RunFolder

@@ -142,16 +142,13 @@ class _Conversation:
         self._process = address["process"]
         talk = over_socket(connection)
         try:
-            talk.send({"protocol": server.PROTOCOL, "secret": address["secret"]})
-            hello = talk.receive(_SILENCE_S)
+            talk.send({"secret": address["secret"]})
+            talk.receive(_SILENCE_S)
         except (EOFError, OSError, ValueError) as error:
             talk.close()
             if isinstance(error, TimeoutError):  # stuck in a job whose host was killed
                 _kill(self._process)
             return None
-        if hello.get("protocol") != server.PROTOCOL:
-            talk.close()
-            raise self.failed(f"it speaks protocol {hello.get('protocol')}, not {server.PROTOCOL}")
         return talk
 
     def _started(self) -> Talk:

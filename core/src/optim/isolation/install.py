@@ -137,18 +137,8 @@ def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress)
             raise
     say(steps - 2, steps, "installing")
     if isolation.requirements:
-        _call(
-            [
-                *pip,
-                "install",
-                "--quiet",
-                "--no-index",
-                "--no-deps",
-                "--find-links",
-                str(wheels),
-                *isolation.requirements,
-            ]
-        )
+        from_wheels = ("--no-index", "--no-deps", "--find-links", str(wheels))
+        _call([*pip, "install", "--quiet", *from_wheels, *isolation.requirements])
     say(steps, steps, "installed")
 
 

@@ -4,8 +4,8 @@
 secret that others on the machine cannot read. One connection is one job; JSON objects, as ``jobs/talk.py`` sends them,
 a file that is loaded by its path as well::
 
-    host    {"protocol": 2, "secret": "..."}
-    worker  {"protocol": 2, "python": "3.11.9", "process": 4711}
+    host    {"secret": "..."}
+    worker  {"event": "ready"}
     host    {"job": "quantize", "request": {...}}
     worker  {"event": "heartbeat"} | {"event": "progress", "share": 0.5, "text": "..."}
     worker  {"call": "accuracy", "argument": ...}       the host answers  {"answer": ...}
@@ -19,7 +19,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import platform
 import queue
 import secrets
 import shutil
@@ -33,7 +32,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-PROTOCOL = 2
 _HEARTBEAT_S = 1.0
 _OWNER_CHECK_S = 0.5
 _GREETING_S = 10.0
@@ -115,7 +113,7 @@ def _serve(talk: Any, secret: str, jobs: ModuleType) -> None:
     if not secrets.compare_digest(str(hello.get("secret")), secret):
         return
     host = Host(talk)
-    host.send({"protocol": PROTOCOL, "python": platform.python_version(), "process": os.getpid()})
+    host.send({"event": "ready"})
     asked = talk.receive(_GREETING_S)
     listening = threading.Thread(target=host.listen, daemon=True)
     listening.start()

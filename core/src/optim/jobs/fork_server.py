@@ -51,9 +51,6 @@ _IMPORTED_AHEAD = (
 )
 """What nearly every job imports, where none are named: nothing here depends on it; a job that misses one imports it."""
 
-_DONE_AHEAD = (("optim._engine.plugins.discovery", "entry_points"),)
-"""Functions whose answers workers find kept; this one reads what each installed package says of itself."""
-
 _OURS = "optim."
 
 
@@ -61,9 +58,8 @@ def main() -> None:
     """Fork workers until the client is gone."""
     put_off_what_is_seldom_needed()
     _import(sys.argv[2:] or _IMPORTED_AHEAD)
-    for name, function in _DONE_AHEAD:
-        with contextlib.suppress(Exception):
-            getattr(importlib.import_module(name), function)()
+    with contextlib.suppress(Exception):  # kept for all workers: it reads what each installed package says of itself
+        importlib.import_module("optim._engine.plugins.discovery").entry_points()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
     ServerLoop(socket.socket(fileno=int(sys.argv[1]))).serve()
@@ -149,7 +145,7 @@ class ServerLoop:
             with contextlib.suppress(Exception):  # the job itself tells better what is wrong
                 wire, module = importlib.import_module("optim.jobs.wire"), importlib.import_module(job)
                 for kind in (module.Request, *getattr(module, "CHECKED", ())):
-                    wire.know(kind)
+                    wire.adapter(kind)
                 gc.freeze()
 
     def _leave(self) -> None:

@@ -173,6 +173,11 @@ class _Kept:
         self._hopeless: tuple[str, ...] = ()
 
     def get(self, environment: Mapping[str, str]) -> Server:
+        """The server, which is started when there is none.
+
+        Raises:
+            OSError: it cannot be started.
+        """
         kind = _kind(environment)
         with self._guard:
             server = self._server
@@ -194,29 +199,14 @@ class _Kept:
         self._guard, self._server = threading.Lock(), None
 
 
-_kept = _Kept()
+KEPT = _Kept()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_kept.forget)
+    os.register_at_fork(after_in_child=KEPT.forget)
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Whether workers are forked here."""
     return sys.platform == "linux" and environment.get(SWITCH, "1") != "0"
-
-
-def fork(job: str, handle: int, output: IO[bytes], environment: Mapping[str, str]) -> Forked:
-    """A worker for a job from this process's server, which is started when there is none.
-
-    Raises:
-        OSError: there is none, and none can be started.
-    """
-    return _kept.get(environment).fork(job, handle, output)
-
-
-def start_server(environment: Mapping[str, str]) -> None:
-    """Start this process's server before the first worker needs it; where that fails, the first worker finds out."""
-    with contextlib.suppress(OSError):
-        _kept.get(environment)
 
 
 def _kind(environment: Mapping[str, str]) -> tuple[str, ...]:

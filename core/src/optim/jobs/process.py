@@ -12,11 +12,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.doing import Limit, PluginCall
-from optim.jobs.forked import Forked, Server, can_fork, fork, start_server
+from optim.jobs.forked import KEPT, Forked, Server, can_fork
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.resources import ended_for_memory, usable_memory_bytes
@@ -31,6 +32,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+@dataclass(eq=False)
 class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the worker
     """The work in a subprocess did not come back.
 
@@ -46,25 +48,22 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
         events: its earlier messages, if nothing followed them at the time.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        kind: str,
-        details: str = "",
-        error: OptimError | None = None,
-        doing: str = "",
-        printed: str = "",
-        call: PluginCall | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.reason = encodable(reason)
-        self.kind = kind
-        self.details = encodable(details)
-        self.error = error
-        self.doing = doing
-        self.printed = printed
-        self.call = call
-        self.events: list[dict[str, Any]] = []
+    reason: str
+    kind: str
+    details: str = ""
+    error: OptimError | None = None
+    doing: str = ""
+    printed: str = ""
+    call: PluginCall | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Names of files may have what no report could hold."""
+        self.reason, self.details = encodable(self.reason), encodable(self.details)
+
+    def __str__(self) -> str:
+        """The reason."""
+        return self.reason
 
     @property
     def is_defect(self) -> bool:
@@ -74,8 +73,15 @@ class WorkerFailed(Exception):  # noqa: N818 - it states what happened to the wo
 
 def expect_workers() -> None:
     """Have what workers need imported while this process does its own imports: for who surely starts one soon."""
-    if can_fork(os.environ):
-        threading.Thread(target=start_server, args=(environment_of_workers(),), daemon=True).start()
+    if not can_fork(os.environ):
+        return
+    environment = environment_of_workers()
+
+    def start() -> None:
+        with contextlib.suppress(OSError):  # the first worker finds out
+            KEPT.get(environment)
+
+    threading.Thread(target=start, daemon=True).start()
 
 
 def environment_of_workers() -> dict[str, str]:
@@ -133,11 +139,7 @@ class WorkerProcess:
         environment = {**environment_of_workers(), MARK_VARIABLE: self._mark}
         if server is not None or (can_fork(environment) and not fresh):
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
-                forked = (
-                    fork(job, handle, self._stderr, environment)
-                    if server is None
-                    else server.fork(job, handle, self._stderr)
-                )
+                forked = (server or KEPT.get(environment)).fork(job, handle, self._stderr)
                 self.send({"environment": environment, "folder": _working_folder()})
                 return forked
         return Spawned(handle, self._stderr, environment)
@@ -163,10 +165,10 @@ class WorkerProcess:
                 message = self._talk.receive(deadline - time.monotonic())
             except TimeoutError:
                 late = f"did not finish within {of_s or timeout_s:.3g} s{self._on()} and was stopped{self._stop()}"
-                raise self._failed(late + self._in(), "timeout", printed=self._stderr_tail()) from None
+                raise self._failed(late + self._in(), "timeout") from None
             except ValueError as error:
                 self.kill()
-                raise WorkerFailed(f"broke the worker protocol: {error}", "protocol", self._stderr_tail()) from None
+                raise self._failed(f"broke the worker protocol: {error}", "protocol") from None
             except (EOFError, OSError):
                 raise self._crash() from None
             if "doing" in message:
@@ -196,14 +198,18 @@ class WorkerProcess:
         """The plugin's code that ran, for the end of a sentence."""
         return f" while {self._call.text}" if self._call else ""
 
-    def _failed(self, reason: str, kind: str, details: str = "", printed: str = "") -> WorkerFailed:
-        return WorkerFailed(reason, kind, details, doing=self._doing, printed=printed, call=self._call)
+    def _failed(self, reason: str, kind: str) -> WorkerFailed:
+        printed = self._stderr_tail()
+        details = printed if kind in ("crashed", "starved", "protocol") else ""
+        return WorkerFailed(reason, kind, details, None, self._doing, printed, self._call)
 
-    def result(self, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None) -> Any:
-        """Follow the worker's events until its result."""
+    def result(
+        self, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None, *, of_silence: bool = False
+    ) -> Any:
+        """Follow the worker's events until its result; ``of_silence`` counts the time from the last event."""
         deadline = time.monotonic() + timeout_s
         while True:
-            message = self.receive(deadline - time.monotonic(), of_s=timeout_s)
+            message = self.receive(timeout_s if of_silence else deadline - time.monotonic(), of_s=timeout_s)
             if "result" in message:
                 return message["result"]
             if on_event:
@@ -242,7 +248,7 @@ class WorkerProcess:
         starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
         want = f", for lack of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
         reason = f"its process ended with {what}{self._on()}{left}{want}{self._in()}" + (f": {hint}" if hint else "")
-        return self._failed(reason, "starved" if starved else "crashed", tail, tail)
+        return self._failed(reason, "starved" if starved else "crashed")
 
     def _stderr_tail(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -298,22 +304,14 @@ def _with_it(ended: list[str]) -> str:
 
 def _raised(error: dict[str, Any], doing: str, printed: str = "", call: PluginCall | None = None) -> WorkerFailed:
     if "optim" in error:
-        fields = dict(error["optim"])
-        fields["status"] = ExitStatus(fields["status"])
-        known = OptimError(**fields)
+        known = OptimError(**{**error["optim"], "status": ExitStatus(error["optim"]["status"])})
         reason = known.what + (f": {known.cause}" if known.cause else "")
-        return WorkerFailed(reason, "raised", error.get("traceback", ""), known, printed=printed, call=call)
+        return WorkerFailed(reason, "raised", error["traceback"], known, "", printed, call)
     message = error["message"].splitlines()[0][:300]
     where = f" (at {error['where']})" if error["where"] else ""
-    on = f" on {doing}" if doing else ""
-    return WorkerFailed(
-        f"{error['type']}: {message}{where}{on}",
-        "starved" if error.get("starved") else "raised",
-        error["traceback"],
-        doing=doing,
-        printed=printed,
-        call=call,
-    )
+    reason = f"{error['type']}: {message}{where}" + (f" on {doing}" if doing else "")
+    kind = "starved" if error["starved"] else "raised"
+    return WorkerFailed(reason, kind, error["traceback"], None, doing, printed, call)
 
 
 class Spawned:

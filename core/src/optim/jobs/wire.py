@@ -12,13 +12,9 @@ T = TypeVar("T")
 
 
 @cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
+def adapter(cls: Any) -> TypeAdapter[Any]:
+    """What reads values of a type; to make it takes some 10 ms, once for a process and all that are forked of it."""
     return TypeAdapter(cls)
-
-
-def know(cls: Any) -> None:
-    """Make now what reads values of a type: it takes some 10 ms, once for a process and all that are forked of it."""
-    _adapter(cls)
 
 
 def to_wire(value: object) -> Any:
@@ -33,5 +29,5 @@ def from_wire(cls: type[T], data: object) -> T:
         pydantic.ValidationError: the data does not fit.
     """
     kind: Any = cls
-    result: T = _adapter(kind).validate_python(data)
+    result: T = adapter(kind).validate_python(data)
     return result

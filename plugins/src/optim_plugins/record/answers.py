@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from optim.engine.record import Answer, TabledAnswer, figure_text
+from optim.engine.record import Part, TabledAnswer, figure_text
 
 
-class ModuleTimes(Answer):
+class ModuleTimes(Part):
     """One module of a pipeline."""
 
     name: str
@@ -46,7 +46,7 @@ class RecordedPipeline(TabledAnswer):
         return heading, ("module", "kind", "calls", "per call", "share", ""), rows
 
 
-class OptimizedModule(Answer):
+class OptimizedModule(Part):
     """What became of one module."""
 
     name: str

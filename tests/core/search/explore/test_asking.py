@@ -36,17 +36,17 @@ def asked(clock):
     def ask(takes, *, time, named=(), after=(), settings=False, plugins=None):
         begun, over_models = [], SimpleNamespace(session_only=settings)
 
-        def events(job, request, *, silence_s):
+        def follow(job, request, on_event, *, silence_s):
             for asked in request.passes:
-                yield {"event": "asking", "name": asked.name}
+                on_event({"event": "asking", "name": asked.name})
                 begun.append(asked.name)
                 clock.seconds += min(takes[asked.name], silence_s)
                 if takes[asked.name] > silence_s:
                     raise WorkerFailed("did not finish", "timeout")
-                yield {"event": "offer", "offer": to_wire(PassOffer(asked.name, True, "", (Proposal({}),)))}
+                on_event({"event": "offer", "offer": to_wire(PassOffer(asked.name, True, "", (Proposal({}),)))})
 
         runner = SimpleNamespace(
-            events=events, known=lambda key, kind: None, keep=lambda key, answer: None, count=0, from_cache=0
+            follow=follow, known=lambda key, kind: None, keep=lambda key, answer: None, count=0, from_cache=0
         )
         bench = SimpleNamespace(
             runner=runner,

@@ -62,6 +62,7 @@ def found():
             repairs=repairs,
             judge=judge,
             guess=lambda planned, parent, some: Guess(planned, parent, row(some[0].options["drift"]), ()),
+            unbroken=list,
             tried=lambda guesses, seconds: [one.after(answered) for one in guesses],
         )
         looks = FirstLooks(expander, SimpleNamespace(board=board), SimpleNamespace(for_candidate=lambda: 1.0))

@@ -17,7 +17,7 @@ from optim._engine.search.state import Candidate
 from optim.model import Model
 
 
-@pytest.mark.parametrize(("left_s", "asked"), [(30.0, ["small", "middle"]), (1.0, [])])
+@pytest.mark.parametrize(("left_s", "asked"), [(30.0, ["small", "middle"]), (0.0, [])])
 def test_what_was_smallest_is_repaired_first_in_the_time_that_is_left(monkeypatch, left_s, asked):
     monkeypatch.setattr(Deadline, "before", lambda *_: left_s)
     time, tried = search_of(60.0, 300.0), []

@@ -10,7 +10,7 @@ from small_decoder import FACTS, write_decoder
 
 import optim
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.compare.programs import clock_of_program
+from optim._engine.runs.compare.bench import clock_of_program
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.cli_kit import write_model
 from optim.goal import GoalRequest

@@ -14,8 +14,6 @@ import optim
 from optim._engine.api.request import settings_from
 from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.recipes.recipe import recipe_from
-from optim._engine.runs.locking import apply_recipe
-from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import foretold_facts
 from optim.errors import OptimError
 from optim.goal import GenerationTimes, GoalRequest
@@ -47,7 +45,7 @@ def test_a_workload_sets_the_goal_and_excludes_another() -> None:
 def test_a_recipe_says_the_workload_too() -> None:
     recipe = {"goal": "generate", "generate": "prompt=32,new=4"}
     assert recipe_from(recipe, Path("recipe")).generate == "prompt=32,new=4"
-    settings, _ = apply_recipe(RunSettings(Path("model.onnx")), recipe)
+    settings, _ = settings_from(Path("model.onnx"), None, recipe, {}, trust_code=False)
     assert settings.goal == "generate" and settings.workload == Workload(32, 4)
     told, _ = settings_from(Path("model.onnx"), None, None, asked_workload("prompt=32,new=4", None), trust_code=False)
     assert GOALS[told.goal].clock(told.goal_request) == GenerateClock(32, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,10 @@ def test_a_goal_that_is_named_stays(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_nobody_asked_for_fits_into_the_context() -> None:
-    usual, within = GoalRequest(), Generator().within
-    assert within(usual, {"context": 64}) == GoalRequest(48, 16)
-    assert within(usual, {"context": 640}) == within(usual, {}) == usual
+    usual, decoder = GoalRequest(), describe_model(DATA / "llama.dynamo.onnx", digest="llama")
+    answers = partial(Generator().answers, decoder)
+    assert answers(usual, {"context": 64}) == GoalRequest(48, 16)
+    assert answers(usual, {"context": 640}) == answers(usual, {}) == usual
 
 
 def test_what_takes_more_than_tokens_and_its_past_is_no_decoder_by_itself() -> None:

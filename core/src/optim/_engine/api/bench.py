@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
-from optim._engine.api.request import conditions_for
+from optim._engine.api.request import require_models
 from optim._engine.goals.bounds import parse_bound
 from optim._engine.goals.generating import asked_workload
 from optim._engine.goals.known import find_goal
+from optim._engine.runs.mark import read_mark
 from optim._engine.search.settings import RunSettings, joined_targets
-from optim._engine.sources.naming import fetched, quiet
+from optim._engine.sources.naming import fetched, is_genai_folder, quiet
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
@@ -79,25 +80,34 @@ def bench(
     generates = generate is not None
     paths = [_path_of(fspath(model), say or quiet, generates=generates) for model in named]
     asked = _asked(paths[0], throughput=throughput, max_latency_ms=max_latency_ms, generate=generate)
-    from optim._engine.runs.compare.programs import is_program, require_programs
-
-    require_programs(paths, generate=generates)
-    graphs = [path for path in paths if not is_program(path)]
+    programs = [path for path in paths if _is_program(path)]
+    if programs and (paths[0] in programs or not generates):
+        raise OptimError.usage(
+            "conflicting-request",
+            f"{programs[0]} cannot be timed {'first' if generates else 'without --generate'}",
+            "it is a folder of onnxruntime-genai, which answers prompts and takes no input samples",
+            f"optim bench MODEL {programs[0]} --generate prompt=512,new=128",
+        )
+    graphs = [path for path in paths if path not in programs]
     made_up = MadeUp(samples, sizes or {}, mask)
     with sized_data(paths[0], made_up, data, seed) as given, named_data(given, seed) as feeds:
         names = joined_targets(target) or "cpu"
-        conditions = conditions_for(graphs, say or quiet, data=feeds, target=names, seed=seed, component=component)
+        require_models(graphs, feeds, names)
         from optim._engine.runs.compare.bench import bench_models
 
-        found = bench_models(paths, conditions, seconds=seconds, beside=beside, asked=asked)
+        asked = replace(asked, target=names, data=feeds, seed=seed, component=component)
+        found = bench_models(graphs, asked, say or quiet, seconds=seconds, beside=beside, programs=programs)
     return found.model_copy(update={"feeds": made_up.text}) if made_up else found
 
 
 def _path_of(model: str, say: Callable[[str], None], *, generates: bool) -> Path:
     """Where a model lies; where answers are timed, a folder of onnxruntime-genai is no graph, whatever else it has."""
-    from optim._engine.runs.compare.programs import is_program
+    return Path(model) if generates and _is_program(Path(model)) else fetched(model, say)
 
-    return Path(model) if generates and is_program(Path(model)) else fetched(model, say)
+
+def _is_program(path: Path) -> bool:
+    """Whether a folder is onnxruntime-genai's alone; a run folder that is one too opens as a run folder."""
+    return is_genai_folder(path) and read_mark(path) is None
 
 
 def bench_grid(

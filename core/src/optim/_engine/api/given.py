@@ -158,7 +158,7 @@ def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iter
     from optim._engine.feeds.archives import write_archive
     from optim._engine.feeds.grid import sized_feeds
     from optim._engine.feeds.synthesize import SAMPLES
-    from optim._engine.runs.compare.conditions import resolve
+    from optim._engine.runs.compare.prepared import resolve
     from optim.onnx.files import describe_model
 
     described = describe_model(resolve(model)[0])

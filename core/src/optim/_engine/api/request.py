@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import merged, said_bounds
-from optim._engine.goals.generating import asked_workload
+from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.graphs.user_files import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import PRESETS, RunSettings, parse_stage
@@ -20,9 +21,7 @@ from optim.errors import OptimError, unknown_name
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
-    from optim._engine.plugins.registry import Registry
     from optim._engine.recipes.lock import Lock
-    from optim._engine.runs.compare.conditions import Conditions
 
 _MODEL_IN_FOLDER = "model.onnx"
 _REPORT = "report.json"
@@ -58,9 +57,8 @@ def settings_from(
     lock = None
     settings = RunSettings(source=source, export=export, goal_is_said=False)
     if recipe is not None:
-        from optim._engine.runs.locking import apply_recipe
-
-        settings, lock = apply_recipe(settings, recipe)
+        written, lock = _read_recipe(recipe)
+        settings = replace(settings, **_fields_said(written), chain=lock.chain() if lock is not None else None)
     given = _fields_said(words)
     if "max_drift" in given and given.get("lossless"):
         raise OptimError.usage(
@@ -75,8 +73,6 @@ def settings_from(
         changes.setdefault("max_mismatch", 0.0)
     if "max_drift" in given:
         changes["lossless"] = False
-    if "goal" in given:
-        changes["goal_is_said"] = True
     if "bounds" in given:
         changes["bounds"] = merged(settings.bounds, given["bounds"])
     settings = replace(settings, **changes)
@@ -87,8 +83,29 @@ def settings_from(
     return settings, lock
 
 
+def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock | None]:
+    """The words of a recipe or of a lock, as the user would say them, and the lock if it is one."""
+    from optim._engine.recipes.lock import load_recipe_or_lock
+    from optim._engine.recipes.recipe import Recipe, recipe_from
+
+    found = load_recipe_or_lock(recipe) if isinstance(recipe, Path) else recipe_from(recipe, Path("recipe"))
+    if isinstance(found, Recipe):
+        return {**dict(found), **dict(found.budget), "named": found.named()}, None
+    assert isinstance(recipe, Path)
+    words = {
+        "target": found.target.name,
+        "baseline": found.target.baseline,
+        "goal": found.goal,
+        "workload": Workload.parse(found.generate or ""),
+        "metric": found.metric,
+        "data": found.data_beside(recipe),
+        "seed": found.feeds.seed,
+    }
+    return {**words, **dict(found.budget)}, found
+
+
 def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of ``RunSettings`` that the user said, from words of the command line or of Python."""
+    """The fields of ``RunSettings`` among words of the command line, of Python, of a recipe or of a lock."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
     if "preset" in said:
@@ -103,6 +120,10 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
         found["stages"] = tuple(map(parse_stage, said["stages"]))
     if "generate" in said:
         found |= asked_workload(said["generate"], said.get("goal"))
+    if "goal" in found:
+        found["goal_is_said"] = True
+    if isinstance(said.get("metric"), str):
+        found["metric"] = parse_metric(said["metric"])
     if "max_loss" in said:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
     if "max_mismatch" in said:
@@ -131,18 +152,14 @@ def require_run(settings: RunSettings) -> None:
     registry = load_registry()
     if settings.cluster:
         find_cluster(registry, settings.cluster).check(settings.cluster)
-    _require_place(registry, settings.data, settings.target, _names(settings), here=not settings.cluster)
-    untimed = [
-        one.name
-        for one in choose_targets(registry, settings.target, here=not settings.cluster).targets
-        if not one.timed
-    ]
+    if settings.data is not None:
+        require_feeds(settings.data)
+    chosen = choose_targets(registry, settings.target, here=not settings.cluster)
+    if not chosen.compete:  # of several targets one may have a pass that others lack
+        for name in (*settings.without, *(named.name for named in settings.named)):
+            registry.find_pass(name, chosen.baseline)
+    untimed = [one.name for one in chosen.targets if not one.timed]
     require_bounds(find_goal(registry, settings.goal), settings.bounds, untimed)
-
-
-def _names(settings: RunSettings) -> list[str]:
-    """Passes that the user names, to be tried or not."""
-    return [*settings.without, *(named.name for named in settings.named)]
 
 
 def _files_of(source: Path) -> list[Path]:
@@ -153,8 +170,8 @@ def _files_of(source: Path) -> list[Path]:
     return [source / component.file for component in exported.components.values()] if exported else [source]
 
 
-def _require_models(models: Sequence[Path], data: str | None, target: str) -> None:
-    """Refuse models, run folders, feeds or a target that are not there.
+def require_models(models: Sequence[Path], data: str | None, target: str) -> None:
+    """Refuse models, run folders, samples or a target that are not there; workers start if they are.
 
     Raises:
         OptimError: as ``require_run``.
@@ -163,48 +180,15 @@ def _require_models(models: Sequence[Path], data: str | None, target: str) -> No
         if not needs_export(str(path)):
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
-    from optim._engine.plugins.registry import load_registry
-
-    _require_place(load_registry(), data, target, beside=True)
-
-
-def conditions_for(
-    models: Sequence[Path], say: Callable[[str], None], *, data: str | None, target: str, seed: int, component: str = ""
-) -> Conditions:
-    """Under which models are looked at without a search, after what is not there was refused.
-
-    Raises:
-        OptimError: as ``_require_models``.
-    """
-    _require_models(models, data, target)
-    from optim.jobs.process import expect_workers
-
-    expect_workers()  # they import what this process goes on to import, meanwhile
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.compare.conditions import Conditions
-    from optim._engine.store import Store
-
-    return Conditions(load_registry(), Store(), say, data=data, target=target, seed=seed, component=component)
-
-
-def _require_place(
-    registry: Registry,
-    data: str | None,
-    target: str,
-    passes: Sequence[str] = (),
-    *,
-    here: bool = True,
-    beside: bool = False,
-) -> None:
-    """Refuse feeds, a target or passes that are not there; of several targets one may have a pass that others lack."""
     from optim._engine.plugins.chosen_targets import choose_targets
+    from optim._engine.plugins.registry import load_registry
+    from optim.jobs.process import expect_workers
 
     if data is not None:
         require_feeds(data)
-    chosen = choose_targets(registry, target, here=here, beside=beside)
-    for name in passes:
-        if not chosen.compete:
-            registry.find_pass(name, chosen.baseline)
+    choose_targets(load_registry(), target, beside=True)
+
+    expect_workers()  # they import what this process goes on to import, meanwhile
 
 
 def default_output(source: Path) -> Path:

@@ -14,10 +14,8 @@ from optim._engine.sources.naming import fetched, needs_export, quiet
 from optim.source import SourceRequest
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts import LayoutReport
-    from optim._engine.reports.schema import Report
+    from optim._engine.reports.schema import LayoutReport, Report
     from optim._engine.runs.delivering import LayoutRequest
-    from optim._engine.search.settings import RunSettings
 
 
 def run(
@@ -121,33 +119,12 @@ def run(
         >>> report.status, report.result.latency_ratio
         ('improved', 0.41)
     """
+    words = {**locals(), "source": None}  # what the caller said, by the names of the arguments
     say = say or quiet
     path = fetched(fspath(model), say)
     named = passes.items() if isinstance(passes, Mapping) else ((name, None) for name in passes)
-    words = {
-        "target": joined_targets(target),
-        "goal": goal,
-        "generate": generate,
-        "max_latency_ms": max_latency_ms,
-        "max_size": max_size,
-        "max_memory": max_memory,
-        "max_drift": max_drift,
-        "max_loss": max_loss,
-        "max_mismatch": max_mismatch,
-        "lossless": lossless,
-        "max_batch_drift": max_batch_drift,
-        "named": tuple(Named(name, options) for name, options in named),
-        "without": tuple(without),
-        "stages": tuple(stages),
-        "preset": preset,
-        "search_seconds": search_seconds,
-        "timeout": timeout,
-        "seed": seed,
-        "fresh": fresh,
-        "cluster": cluster,
-        "store_url": store_url,
-        "trace": trace and fspath(trace),
-    }
+    words |= {"target": joined_targets(target), "without": tuple(without), "stages": tuple(stages)}
+    words |= {"named": tuple(Named(name, options) for name, options in named), "trace": trace and fspath(trace)}
     export = source or (SourceRequest(str(path), seed=seed or 0) if needs_export(str(path)) else None)
     with named_data(data, seed or 0) as feeds, named_metric(metric) as judged_by:
         said = {**words, "data": feeds, "metric": judged_by}
@@ -155,7 +132,7 @@ def run(
         settings, lock = settings_from(path, export, laid, said, trust_code=trust_code)
         require_run(settings)
         folder = Path(output) if output is not None else default_output(path)
-        layouts = _layouts(deliver, files, opened_by, settings, folder)
+        layouts = _layouts(deliver, files, opened_by) if deliver else None
         from optim._engine.reports.outcome import exit_status
         from optim._engine.runs.run import ToDeliver, run_asked
 
@@ -164,21 +141,11 @@ def run(
 
 
 def _layouts(
-    texts: Sequence[str],
-    files: str | PathLike[str] | None,
-    opened_by: str | PathLike[str] | None,
-    settings: RunSettings,
-    folder: Path,
-) -> LayoutRequest | None:
-    """The layouts that were asked for, which this run can write."""
-    if not texts:
-        return None
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.delivering import LayoutRequest, require_layouts
+    texts: Sequence[str], files: str | PathLike[str] | None, opened_by: str | PathLike[str] | None
+) -> LayoutRequest:
+    from optim._engine.runs.delivering import LayoutRequest
 
-    asked = LayoutRequest(tuple(texts), Path(files) if files else None, Path(opened_by) if opened_by else None)
-    require_layouts(load_registry(), asked, settings, folder)
-    return asked
+    return LayoutRequest(tuple(texts), Path(files) if files else None, Path(opened_by) if opened_by else None)
 
 
 def deliver(
@@ -215,11 +182,9 @@ def deliver(
         'by optimum-onnx 0.1.0, sentence-transformers 5.2.0'
     """
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.delivering import LayoutRequest, find_deliverer
-    from optim._engine.sources.naming import quiet
+    from optim._engine.runs.delivering import find_deliverer
 
-    registry = load_registry()
-    asked = LayoutRequest((layout,), Path(files) if files else None, Path(opened_by) if opened_by else None)
+    registry, asked = load_registry(), _layouts((layout,), files, opened_by)
     deliverer = find_deliverer(registry)
     with named_data(data, 0) as feeds:
         return deliverer.deliver(registry, asked, Path(run_folder), Path(output), say or quiet, feeds)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from optim._engine.api.given import Data, MadeUp, TaskMetric, named_data, named_metric, sized_data
-from optim._engine.api.request import conditions_for
+from optim._engine.api.request import require_models
 from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
+from optim._engine.search.settings import RunSettings
 from optim._engine.sources.naming import fetched, quiet
 from optim.errors import OptimError
 
@@ -87,18 +87,20 @@ def verify(
         named_data(given, seed) as feeds,
         named_metric(metric) as judged_by,
     ):
-        conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
+        require_models(models, feeds, target)
         from optim._engine.runs.compare.verify import verify_models
-        from optim._engine.search.settings import RunSettings
 
         asked = RunSettings(
             models[0],
+            target=target,
+            data=feeds,
+            seed=seed,
             max_drift=max_drift,
             metric=judged_by,
             max_loss=parse_max_loss(str(max_loss)) if max_loss is not None else None,
             max_mismatch=parse_max_mismatch(str(max_mismatch)),
         )
-        found = verify_models(*models, conditions, asked, other_target=other_target)
+        found = verify_models(*models, asked, said, other_target=other_target)
     if not made_up:
         return found
     return found.model_copy(update={"feeds": found.feeds.model_copy(update={"origin": made_up.text})})
@@ -138,9 +140,8 @@ def lab(
     """
     said = say or quiet
     models = [fetched(fspath(one), said) for one in (model, *beside)]
-    with ExitStack() as stack:
-        feeds = stack.enter_context(named_data(data, seed))
-        conditions = conditions_for(models, said, data=feeds, target=target, seed=seed)
+    with named_data(data, seed) as feeds:
+        require_models(models, feeds, target)
         from optim._engine.runs.lab.lab import Lab
 
-        return Lab.of(models, conditions)
+        return Lab.of(models, RunSettings(models[0], target=target, data=feeds, seed=seed), said)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from filelock import FileLock
 
@@ -38,22 +38,15 @@ MOST_WAIT_S = 900.0
 _ON_DISK = re.compile(r"[^A-Za-z0-9]+")
 
 
-class Parked(Protocol):
-    """Who can hold a device."""
-
-    def make_way(self) -> None:
-        """Close what is open on the device."""
-
-
 class Device:
     """One exclusive device, as this process sees it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock: FileLock | None = None
-        self._holder: Parked | None = None
+        self._holder: HeldSession | None = None
 
-    def take(self, session: Parked) -> None:
+    def take(self, session: HeldSession) -> None:
         """Let ``session`` have the device: another one of this process makes way, other processes are waited for.
 
         Raises:
@@ -78,7 +71,7 @@ class Device:
                 ) from error
         self._holder = session
 
-    def leave(self, session: Parked) -> None:
+    def leave(self, session: HeldSession) -> None:
         """Let others have the device, where ``session`` has it."""
         if self._holder is not session:
             return
@@ -274,7 +267,9 @@ class HeldSession(Session):
             if not isinstance(self._session, Session):
                 kind, self._session = type(self._session).__name__, None
                 raise self._plugin.broken(f"opening {self._subject} returned {kind}, not a Session")
-            if _seen(self._model.path) != before and not _is_called_rightly(self._model.path):
+            path, after = self._model.path, _seen(self._model.path)
+            # another run may have written a file of the store anew, which is called by its digest
+            if after != before and (after is None or file_digest(path) != path.stem):
                 raise self._plugin.broken(f"opening {self._subject} wrote into the model's file")
             self._used_s += time.process_time() - started
             self._mark_s = self._session.processor_s()
@@ -290,11 +285,6 @@ def _seen(path: Path) -> tuple[int, int] | None:
         status = path.stat()
         return status.st_size, status.st_mtime_ns
     return None
-
-
-def _is_called_rightly(path: Path) -> bool:
-    """Whether a file of the store was written anew with the same bytes, as another run may do."""
-    return bool(_DIGEST.fullmatch(path.stem)) and file_digest(path) == path.stem
 
 
 def called(model: Model) -> str:

@@ -23,10 +23,6 @@ _OPENED_BY = "onnxruntime"
 """Exceptions of ONNX Runtime itself say what is wrong with a sample or a model: they pass as they are."""
 
 
-def _nothing_passes(error: Exception) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class PluginCalls:
     """How a backend is called.
@@ -38,7 +34,7 @@ class PluginCalls:
 
     name: str
     release: str
-    is_passing: Callable[[Exception], bool] = _nothing_passes
+    is_passing: Callable[[Exception], bool] = lambda error: False
     by_wall: bool = False
 
     def call(self, doing: str, limit: Limit = NO_LIMIT, *, first: bool = False) -> PluginCall:

@@ -135,12 +135,9 @@ def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> 
         OptimError[untrusted-code]: the recipe names code, and the user did not say that it may run.
     """
     from optim._engine.api.request import settings_from
-    from optim._engine.compare.metric_spec import parse_metric
 
     said = {name: value for name, value in words.items() if value is not False}  # a flag that was not given
     said["named"] = tuple(map(parse_named, words.get("named", ())))
-    if (metric := words.get("metric")) is not None:
-        said["metric"] = parse_metric(metric)
     return settings_from(source, _request(source, words), recipe, said, trust_code=bool(words.get("trust_code")))
 
 

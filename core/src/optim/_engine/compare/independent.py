@@ -20,6 +20,7 @@ from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
+from optim.model import Model
 from optim.onnx.backend import OnnxRuntimeSession
 from optim.passes import Interface
 from optim.providers.names import CPU
@@ -58,10 +59,11 @@ class CheckedResult:
     """A model that is about to be delivered.
 
     Attributes:
+        model: with its session settings.
         drift: of what the device computes of it, from the original.
     """
 
-    path: Path
+    model: Model
     interfaces: tuple[Interface, ...]
     drift: float
 
@@ -109,7 +111,7 @@ def check_result(
     session: Session,
     reference: Reference,
     variations: Mapping[str, Variation],
-    within_s: float,
+    within_s: float | None,
 ) -> DeviceCheck:
     """Compare what the device computes of a result with what an independent runtime computes of the same file.
 
@@ -120,7 +122,7 @@ def check_result(
         OptimError[target-differs]: they are further apart.
     """
     asked = _Question(reference, variations, within_s, session, result.interfaces)
-    by, found, samples = _first_answer(result.path, asked)
+    by, found, samples = _first_answer(result.model.path, asked)
     found = [one for one in found if not one.problem and one.mismatched is None]
     if not samples or not found:
         return DeviceCheck(reason=by if not samples else "it has no outputs of floats that can be compared")

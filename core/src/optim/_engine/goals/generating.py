@@ -22,14 +22,13 @@ GENERATE = "generate"
 class TextGenerator(Protocol):
     """Drives decoders. A class of it is made without arguments."""
 
-    def generates(self, model: Model) -> bool:
-        """Whether tokens and its own past are all that a model takes: its answers are timed where nobody says what."""
+    def answers(self, model: Model, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest | str:
+        """The answers to time of a model that takes tokens and its own past alone, if nobody names a goal.
 
-    def why_not(self, model: Model) -> str:
-        """Why answers of a model are not timed that takes tokens and what looks like a past; empty for all else."""
-
-    def within(self, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest:
-        """The same answers, or as long ones as the context that a model was made for has room for, if known."""
+        Returns:
+            Those asked for, or as long ones as a known context has room for. Else why answers of a model are not timed
+            that takes tokens and what looks like a past; empty for all other models.
+        """
 
     def reach(self, session: Any, asked: GoalRequest) -> None:
         """Run the last token of an answer: only what exported a graph knows for how many positions it has room.
@@ -96,7 +95,12 @@ class Workload:
         for part in filter(None, text.split(",")):
             found = re.fullmatch(r"\s*(prompt|new)\s*=\s*(\d{1,7})\s*", part)
             if found is None or not 0 < int(found[2]) <= _MOST_TOKENS:
-                raise _bad(text, f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new")
+                raise OptimError.usage(
+                    "bad-workload",
+                    f"--generate cannot be '{text}'",
+                    f"'{part}' is not a number of tokens from 1 to {_MOST_TOKENS}, called prompt or new",
+                    "--generate prompt=512,new=128",
+                )
             known[found[1]] = int(found[2])
         return cls(known["prompt"], known["new"])
 
@@ -119,7 +123,3 @@ def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
             fix="leave one of the two out",
         )
     return {"goal": "generate", "workload": Workload.parse(text)}
-
-
-def _bad(text: str, why: str, fix: str = "--generate prompt=512,new=128") -> OptimError:
-    return OptimError.usage("bad-workload", f"--generate cannot be '{text}'", why, fix)

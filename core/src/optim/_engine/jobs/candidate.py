@@ -11,18 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.comparison import Comparison
-from optim._engine.compare.distrust import Untouched, checked_model, require_fit, require_in_place, unchanged
+from optim._engine.compare.distrust import checked_model, require_fit, require_in_place, unchanged
 from optim._engine.gate.drift import OutputComparison, is_rounding
 from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import Calibration, applying, context_for
+from optim._engine.jobs.offer import Calibration, context_for, pass_working
 from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
-from optim.jobs.doing import calling
 from optim.jobs.talk import Channel
 from optim.model import Model
 from optim.onnx.files import model_size_bytes
@@ -83,13 +80,9 @@ def run(request: Request, channel: Channel) -> Answer:
     offered = load_registry(only=[request.plugin]).find_pass(request.name, request.target)
     pass_class = offered.over_models
     options = parse_options(pass_class, request.options)
-    before = Untouched.now(request.model)
     samples = Calibration(request.comparison.reference.feeds, request.comparison.interfaces)
-    try:
-        with calling(applying(offered, request.model)):
-            result = _apply(pass_class(), options, request, samples)
-    finally:  # a pass that damaged its input may well fail over it: that is the better diagnosis
-        before.require(request.name)
+    with pass_working(offered, "being applied to", request.model, pass_class.apply_limit_s):
+        result = _apply(pass_class(), options, request, samples)
     result = require_fit(result, PassResult, request.name)
     channel.event("applied")
     model = checked_model(result, request.model, request.store, request.name) if result.changed else request.model
@@ -98,7 +91,9 @@ def run(request: Request, channel: Channel) -> Answer:
     result = replace(result, model=model, notes=(*result.notes, *samples.notes))
     backend = request.comparison.place.backend()
     check_limits(model, backend.limits(), backend.name)
-    with _session(backend, model, request) as session:
+    # a target that rounds more cannot show that a result is the same up to rounding
+    opens = backend.open if request.lossy or request.target.exact else backend.open_reference
+    with opens(model, request.target) as session:
         channel.event("opened")
         comparison = request.comparison.after(result.interface, request.model)
         judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
@@ -106,16 +101,6 @@ def run(request: Request, channel: Channel) -> Answer:
             require_in_place(result, request.model, model, pass_class)
         size_bytes, run_s = model_size_bytes(model), session.least_run_s
         return Answer(result, size_bytes, judged.comparisons, dict(session.executed_on), judged.task, run_s)
-
-
-def _session(backend: HeldBackend, model: Model, request: Request) -> HeldSession:
-    """Where the result is compared.
-
-    What must be the same up to rounding cannot be judged on a target that rounds more than that. It is opened there
-    with the first lossy step, or at the end.
-    """
-    target = request.target
-    return backend.open(model, target) if target.exact or request.lossy else backend.open_reference(model, target)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request, samples: Calibration) -> PassResult:

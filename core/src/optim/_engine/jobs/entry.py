@@ -10,30 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from optim._engine.compare.distrust import Untouched, checked_model, require_fit
+from optim._engine.compare.distrust import checked_model, require_fit
 from optim._engine.feeds.sources import load_feeds
 from optim._engine.feeds.synthesize import synthesize_feeds
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import Calibration, applying, context_for, proposed_options
+from optim._engine.jobs.offer import Calibration, PassQuestion, context_for, pass_working, proposed_options
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
-from optim.jobs.doing import calling
 from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
 from optim.passes import Pass, PassResult
 from optim.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class EntryPass:
-    """A pass that must hold: its name, its plugin, and the options that the user gave; None: it proposes them."""
-
-    name: str
-    plugin: str
-    options: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,7 @@ class Request:
     model: Model
     inputs: tuple[TensorInfo, ...]
     target: Target
-    passes: tuple[EntryPass, ...]
+    passes: tuple[PassQuestion, ...]
     data: str | None
     feeds: Path
     store: Path
@@ -82,10 +71,8 @@ def run(request: Request, channel: Channel) -> Answer:
     for one in request.passes:
         offered = registry.find_pass(one.name, request.target)
         transformation = offered.over_models()
-        before = Untouched.now(model)
-        with calling(applying(offered, model)):
+        with pass_working(offered, "being applied to", model, transformation.apply_limit_s):
             result = _applied(transformation, one, model, request)
-        before.require(one.name)
         if result is None or not result.changed:
             continue
         if result.interface is not None and (result.interface.feeds or result.interface.outputs):
@@ -100,7 +87,7 @@ def run(request: Request, channel: Channel) -> Answer:
     return Answer(model)
 
 
-def _applied(transformation: Pass, one: EntryPass, model: Model, request: Request) -> PassResult | None:
+def _applied(transformation: Pass, one: PassQuestion, model: Model, request: Request) -> PassResult | None:
     """What a pass makes of a model; None where it does not apply, or proposes nothing."""
     if not transformation.applicable(model, request.target).yes:
         return None

@@ -23,7 +23,7 @@ from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds
 from optim.context import Context
 from optim.errors import OptimError
-from optim.jobs.doing import NO_LIMIT, Limit, PluginCall, calling
+from optim.jobs.doing import Limit, PluginCall, calling
 from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
 from optim.model import Model
@@ -106,34 +106,35 @@ def run(request: Request, channel: Channel) -> Answer:
     for asked in request.passes:
         channel.event("asking", name=asked.name)
         offered = registry.find_pass(asked.name, request.target)
-        with calling(pass_call(offered, f"asked what it offers for {called(request.model)}")):
-            offer = _ask(offered.over_models(), asked, request)
+        with pass_working(offered, "asked what it offers for", request.model):
+            offer = require_fit(_offer(offered.over_models(), asked, request), PassOffer, asked.name)
         channel.event("offer", offer=to_wire(offer))
     return Answer()
 
 
-def pass_call(offered: OfferedPass, doing: str, limit: Limit = NO_LIMIT) -> PluginCall:
-    """What the parent of this process is told while code of a pass runs."""
-    release = offered.plugin.release
-    return PluginCall(f"pass {offered.name} ({release}) was {doing}", release, limit=limit)
+@contextmanager
+def pass_working(offered: OfferedPass, doing: str, model: Model, limit_s: float | None = None) -> Iterator[None]:
+    """Have a pass do something with a model: the parent of this process is told, and the model must stay as it is.
+
+    Args:
+        offered: the pass.
+        doing: what it is doing, to come before the model.
+        model: that it is given.
+        limit_s: what its plugin allows it.
+
+    Raises:
+        OptimError[mutated-input]: the model changed. A pass that damaged it may well fail over it: this says why.
+    """
+    release, limit = offered.plugin.release, Limit(limit_s, "its plugin's own limit")
+    before = Untouched.now(model)
+    try:
+        with calling(PluginCall(f"pass {offered.name} ({release}) was {doing} {called(model)}", release, limit=limit)):
+            yield
+    finally:
+        before.require(offered.name)
 
 
 _NOTHING_TO_CALIBRATE_ON = "it measures ranges on samples, and optim synthesized these: give yours with --data"
-
-
-def applying(offered: OfferedPass, model: Model) -> PluginCall:
-    """The same while a pass is applied to a model, within the limit that its plugin sets."""
-    limit = Limit(offered.over_models.apply_limit_s, "its plugin's own limit")
-    return pass_call(offered, f"being applied to {called(model)}", limit)
-
-
-def _ask(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:
-    before = Untouched.now(request.model)
-    try:
-        offer = _offer(transformation, asked, request)
-    finally:
-        before.require(asked.name)
-    return require_fit(offer, PassOffer, asked.name)
 
 
 def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassOffer:

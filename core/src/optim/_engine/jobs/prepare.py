@@ -77,6 +77,11 @@ class Request:
         """What is opened on the target."""
         return self.entry or self.model
 
+    @property
+    def bound_s(self) -> float:
+        """The seconds of :attr:`within_s`; infinite without a bound."""
+        return math.inf if self.within_s is None else self.within_s
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -148,7 +153,9 @@ def run(request: Request, channel: Channel) -> Answer:
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
         wanted = judged_on(feeds, request.most_samples)
-        asked = WantedOutputs(wanted, request.outputs, _for_outputs(request, began), known)
+        bound_s = request.bound_s
+        within_s = min(bound_s * _OUTPUTS_SHARE, began + 2 / 3 * bound_s - time.perf_counter())
+        asked = WantedOutputs(wanted, request.outputs, within_s, known)
         compared, run_s = write_reference(original.model, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)
@@ -158,13 +165,13 @@ def run(request: Request, channel: Channel) -> Answer:
         task, task_notes = _measure_task(request, session, reference, run_s)
     timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
-    explored = tuple(few)[: 1 if _is_long(run_s, request.within_s) else _EXPLORED]
+    explored = tuple(few)[: 1 if _is_long(run_s, request) else _EXPLORED]
     found = measure_tolerance(
         backend,
         original.model,
         reference,
         explored,
-        ToleranceTime(open_s + len(explored) * run_s, *_for_rounding(request, began)),
+        ToleranceTime(open_s + len(explored) * run_s, bound_s / 3, began + bound_s - time.perf_counter()),
         request.place.target,
         original.equivalent,
     )
@@ -218,24 +225,13 @@ def _open_original(backend: HeldBackend, request: Request, original: Model) -> H
     try:
         return open_exact(backend, original, request.place.target)
     except OptimError as error:
-        refusal = _replace_what(error, "the original model does not run on " + request.place.target.name)
+        cause = f"{error.what}: {error.cause}" if error.cause else error.what
+        refusal = replace(error, what=f"the original model does not run on {request.place.target.name}", cause=cause)
         path = request.model.path
         found = find_contradiction(read_skeleton(path), path) if error.reference == "session-failed" else None
         if found is not None:
             refusal = replace(found, what=refusal.what, cause=f"{found.cause}; {refusal.cause}")
         raise refusal from error
-
-
-def _replace_what(error: OptimError, what: str) -> OptimError:
-    """The same diagnosis under another first line."""
-    return OptimError(
-        error.reference,
-        what,
-        f"{error.what}: {error.cause}" if error.cause else error.what,
-        error.fix,
-        error.package,
-        error.status,
-    )
 
 
 def _make_feeds(request: Request, session: Session, known: list[Ran]) -> FeedSet:
@@ -264,36 +260,21 @@ def _synthesized(model: Model, request: Request, session: Session, known: list[R
         except OptimError as error:
             failures.append(error)
             raise
-        if _is_long(run.seconds, request.within_s):
+        if _is_long(run.seconds, request):
             known.append(run)
         return run.outputs
 
     try:
-        within_s = None if request.within_s is None else request.within_s / 3
-        return synthesize_feeds(model, request.feeds, request.seed, check=check, within_s=within_s)
+        return synthesize_feeds(model, request.feeds, request.seed, check=check, within_s=request.bound_s / 3)
     except OptimError as error:
         if error.reference != "feeds-not-found" or not failures:
             raise
         raise replace(failures[0], cause=f"{failures[0].cause} (with every synthesized input)") from error
 
 
-def _for_outputs(request: Request, began: float) -> float | None:
-    """Seconds for running the original on its samples: as many as there will be time to compare results on."""
-    if request.within_s is None:
-        return None
-    return min(request.within_s * _OUTPUTS_SHARE, began + 2 / 3 * request.within_s - time.perf_counter())
-
-
-def _for_rounding(request: Request, began: float) -> tuple[float, float]:
-    """Seconds that telling what rounding does may take, and that are left for it."""
-    if request.within_s is None:
-        return math.inf, math.inf
-    return request.within_s / 3, began + request.within_s - time.perf_counter()
-
-
-def _is_long(run_s: float, within_s: float | None) -> bool:
+def _is_long(run_s: float, request: Request) -> bool:
     """Whether one run takes so much of the time that candidates are explored on a single sample."""
-    return within_s is not None and run_s * _RUNS_IN_TIME > within_s
+    return run_s * _RUNS_IN_TIME > request.bound_s
 
 
 _SAY_EVERY_S = 2.0
@@ -318,13 +299,13 @@ class WantedOutputs:
     """Samples to run.
 
     Attributes:
-        within_s: seconds for that; None: no bound.
+        within_s: seconds for that.
         known: runs on the target that were made already.
     """
 
     samples: tuple[int, ...]
     folder: Path
-    within_s: float | None
+    within_s: float
     known: Sequence[Ran] = ()
 
 
@@ -367,18 +348,17 @@ def _write_outputs(
                 total += run.seconds
                 writer.add(elements(run.outputs))
             done += 1
-            if done == 1 and wanted.within_s is not None:
+            if done == 1:
                 one_s = total + _look_s(model, arrays, run.outputs)
-                compared = spread_of(wanted.samples, max(1, int(wanted.within_s / max(one_s, 1e-9))))
-            if wanted.within_s is not None and time.perf_counter() - began > wanted.within_s:
+                fitting = wanted.within_s / max(one_s, 1e-9)
+                compared = spread_of(wanted.samples, max(1, int(min(fitting, len(compared)))))
+            if time.perf_counter() - began > wanted.within_s:
                 compared = compared[:done]
             if time.perf_counter() - said > _SAY_EVERY_S:
                 said = time.perf_counter()
                 channel.event("progress", text=f"running the original on sample {done} of {len(compared)}")
         writer.finish("the original's outputs", ())
-    run_s, left_s = total / max(1, len(compared)), math.inf
-    if wanted.within_s is not None:
-        left_s = wanted.within_s - (time.perf_counter() - began)
+    run_s, left_s = total / max(1, len(compared)), wanted.within_s - (time.perf_counter() - began)
     write_unseen(session, Reference(feeds.folder, wanted.folder, model, compared), run_s, left_s)
     return compared, run_s
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from optim._engine.backends.held_session import called
-from optim._engine.compare.distrust import Untouched
 from optim._engine.graphs.node_lookup import unknown_nodes
 from optim._engine.jobs.job import Job
-from optim._engine.jobs.offer import pass_call
+from optim._engine.jobs.offer import pass_working
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
-from optim.jobs.doing import say_call
 from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.options import parse_options
@@ -76,22 +73,19 @@ def run(request: Request, channel: Channel) -> Answer:
     for asked in request.passes:
         offered = registry.find_pass(asked.name, request.target)
         pass_class = offered.over_models
-        say_call(pass_call(offered, f"asked whether it takes {called(request.model)}"))
-        before = Untouched.now(request.model)
-        notes += _unknown_to_keep(asked, request.model)
-        options = _options(pass_class, asked)
-        if asked.options is not None:
-            pass_class().refuse_for(options, model, request.target)
-        if not request.data_given and options is not None:
-            pass_class().refuse_without_data(options, model)
+        with pass_working(offered, "asked whether it takes", request.model):
+            notes += _unknown_to_keep(asked, request.model)
+            options = _options(pass_class, asked)
+            if asked.options is not None:
+                pass_class().refuse_for(options, model, request.target)
+            if not request.data_given and options is not None:
+                pass_class().refuse_without_data(options, model)
         if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
             fixing.append(asked.name)
         proposes = asked.options is None and not asked.required and pass_class.candidates is not Pass.candidates
         if options is not None and not proposes:
-            say_call(pass_call(offered, f"asked for the sizes of {called(request.model)}"))
-            model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
-        before.require(asked.name)
-    say_call(None)
+            with pass_working(offered, "asked for the sizes of", request.model):
+                model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
     return Answer(model.inputs, tuple(notes), tuple(fixing))
 
 

@@ -100,25 +100,10 @@ class Runner:
             return known
         self.count += 1
         with self.noted(job.module, request) as action:
-
-            def hear(event: Event) -> None:
-                action.events.append(event)
-                if on_event:
-                    on_event(event)
-
-            if self._elsewhere is not None and not job.here:
-                done = self._done_elsewhere(Work(job.module, to_wire(request), timeout_s, timed=job.timed))
-                for event in done.events:
-                    hear(event)
-                action.answer, peak_bytes = done.answer, done.peak_memory_bytes
-            else:
-                if not job.timed:
-                    self._wait_for_quiet()
-                with job.start(request) as worker:
-                    action.answer = worker.result(timeout_s, hear)
-                    peak_bytes, action.processor_s = worker.peak_memory_bytes, worker.processor_s
-        answer = from_wire(job.answer, action.answer)
-        self.peak_memory_bytes = max(self.peak_memory_bytes, peak_bytes)
+            done = self._do(job, request, timeout_s, action, on_event)
+            action.answer = done.answer
+        answer = from_wire(job.answer, done.answer)
+        self.peak_memory_bytes = max(self.peak_memory_bytes, done.peak_memory_bytes)
         if key:
             self.keep(key, answer)
         return answer
@@ -195,46 +180,56 @@ class Runner:
                 ExitStatus.NOT_HELD,
             ) from failed
 
-    def events(self, job: Job[Request, Answer], request: Request, *, silence_s: float) -> Iterator[Event]:
-        """Yields what a job says on its way, as it comes, until it is done; whoever follows counts what it is worth.
+    def follow(
+        self, job: Job[Request, Answer], request: Request, on_event: Callable[[Event], None], *, silence_s: float
+    ) -> None:
+        """Hear what a job says on its way, until it is done; whoever hears it counts what it is worth.
 
         Raises:
             WorkerFailed: it did not come back.
         """
         with self.noted(job.module, request) as action:
-            for event in self._events(job, request, silence_s, action):
-                action.events.append(event)
-                yield event
+            self._do(job, request, silence_s, action, on_event, of_silence=True)
 
-    def _events(self, job: Job[Request, Answer], request: Request, silence_s: float, action: Action) -> Iterator[Event]:
-        if self._elsewhere is not None:
-            work = Work(job.module, to_wire(request), silence_s, of_silence=True)
-            try:
-                yield from self._done_elsewhere(work).events
-            except WorkerFailed as failed:
-                yield from failed.events
-                raise
-            return
-        self._wait_for_quiet()
-        with job.start(request) as worker:
-            while "result" not in (message := worker.receive(silence_s)):
-                yield message
-            action.processor_s = worker.processor_s
+    def _do(
+        self,
+        job: Job[Request, Answer],
+        request: Request,
+        limit_s: float,
+        action: Action,
+        on_event: Callable[[Event], None] | None,
+        *,
+        of_silence: bool = False,
+    ) -> Done:
+        """A job, here or elsewhere; what it says on its way is noted and heard, also if it fails."""
+
+        def hear(event: Event) -> None:
+            action.events.append(event)
+            if on_event:
+                on_event(event)
+
+        if self._elsewhere is None or job.here:
+            if self._waits is not None and not job.timed:
+                self._waits.await_quiet_end()
+            with job.start(request) as worker:
+                answer = worker.result(limit_s, hear, of_silence=of_silence)
+                action.processor_s = worker.processor_s
+                return Done(answer, peak_memory_bytes=worker.peak_memory_bytes)
+        try:
+            done = self._elsewhere.do(Work(job.module, to_wire(request), limit_s, of_silence, job.timed))
+        except WorkerFailed as failed:
+            for event in failed.events:
+                hear(event)
+            raise
+        if done.stalled_s and self._waits is not None:
+            self._waits.stood_still(done.stalled_s)
+        for event in done.events:
+            hear(event)
+        return done
 
     def noted(self, name: str, request: object) -> AbstractContextManager[Action]:
         """What is done inside is an action of the trace, where there is one."""
         return self.trace.action(name, request) if self.trace is not None else nullcontext(Action())
-
-    def _done_elsewhere(self, work: Work) -> Done:
-        assert self._elsewhere is not None
-        done = self._elsewhere.do(work)
-        if done.stalled_s and self._waits is not None:
-            self._waits.stood_still(done.stalled_s)
-        return done
-
-    def _wait_for_quiet(self) -> None:
-        if self._waits is not None:
-            self._waits.await_quiet_end()
 
     def known(self, key: str, kind: type[T], *, holds: Callable[[T], bool] | None = None) -> T | None:
         """What is kept under a key; None where nothing is, where it no longer holds, or where all is to be fresh."""

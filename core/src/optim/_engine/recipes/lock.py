@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomlkit
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,11 +13,9 @@ from tomlkit.items import AoT, Table
 
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
+from optim._engine.search.settings import Named
 from optim.errors import OptimError
 from optim.model import SessionConfig
-
-if TYPE_CHECKING:
-    from optim._engine.search.settings import Named
 
 _OPENING = """\
 Written by optim: the exact steps from {file_name} to the result. Keep it beside your code; do not edit it.
@@ -129,9 +127,14 @@ class Lock(_LockTable):
 
     def chain(self) -> tuple[Named, ...]:
         """The steps to repeat, as a run takes them."""
-        from optim._engine.search.settings import Named
-
         return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
+
+    def data_beside(self, path: Path) -> str | None:
+        """The samples of the run: as written, or beside the lock, which was read from ``path``."""
+        if self.feeds.data is None or Path(self.feeds.data).exists():
+            return self.feeds.data
+        beside = path.absolute().parent / self.feeds.data
+        return str(beside) if beside.exists() else self.feeds.data
 
 
 def header() -> Header:
@@ -174,18 +177,11 @@ def lock_text(lock: Lock) -> str:
     for line in _OPENING.format(file_name=lock.source.file_name).splitlines():
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
-    document.add("goal", tomlkit.item(lock.goal))
-    if lock.generate is not None:
-        document.add("generate", tomlkit.item(lock.generate))
-    if lock.metric is not None:
-        document.add("metric", tomlkit.item(lock.metric))
-    values = lock.model_dump(mode="json", exclude_none=True)
-    for name in ("lock", "source", "target", "budget", "feeds"):
-        document.add(name, _table(values[name]))
-    if lock.passes:
-        document.add("passes", _passes(lock.passes))
-    document.add("session", _table(values["session"]))
-    document.add("result", _table(values["result"]))
+    values = lock.model_dump(mode="json", exclude_none=True, exclude={"passes"})
+    for name in sorted(values, key=lambda name: isinstance(values[name], dict)):  # TOML has tables last
+        if name == "session" and lock.passes:
+            document.add("passes", _passes(lock.passes))
+        document.add(name, _table(values[name]) if isinstance(values[name], dict) else values[name])
     return tomlkit.dumps(document)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictFloat, StrictInt, model_validator
 
@@ -12,13 +12,10 @@ from optim._engine.feeds.named import is_function
 from optim._engine.plugins.chosen_targets import choose_targets
 from optim._engine.plugins.registry import load_registry
 from optim._engine.recipes.toml import validate
-from optim._engine.search.settings import RunSettings
+from optim._engine.search.settings import Named, RunSettings
 from optim.errors import OptimError
 from optim.options import parse_options
 from optim.passes import MODEL_STAGES, Stage
-
-if TYPE_CHECKING:
-    from optim._engine.search.settings import Named
 
 
 class _Table(BaseModel):
@@ -60,12 +57,9 @@ class BudgetTable(_Table):
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
-        if self.lossless and self.max_drift is not None:
-            raise ValueError("max_drift and lossless exclude each other")
-        if self.lossless and self.max_loss is not None:
-            raise ValueError("max_loss and lossless exclude each other")
-        if self.lossless and self.max_mismatch is not None:
-            raise ValueError("max_mismatch and lossless exclude each other")
+        for name in ("max_drift", "max_loss", "max_mismatch"):
+            if self.lossless and getattr(self, name) is not None:
+                raise ValueError(f"{name} and lossless exclude each other")
         return self
 
 
@@ -141,8 +135,6 @@ class Recipe(_Table):
 
     def named(self) -> tuple[Named, ...]:
         """The passes that must hold, as a run takes them."""
-        from optim._engine.search.settings import Named
-
         return tuple(Named(asked.name, asked.options, carried=True) for asked in self.passes)
 
 

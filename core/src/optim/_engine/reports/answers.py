@@ -11,21 +11,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from optim._engine.goals.calls import Percentiles
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports import words
-from optim._engine.reports.parts import (
+from optim._engine.reports.renderer import RENDERER
+from optim._engine.reports.schema import (
     DriftReport,
     ExportStepReport,
     Figure,
     GenerationReport,
     GoalRatioReport,
+    OutputReport,
+    Part,
     ThroughputReport,
 )
-from optim._engine.reports.renderer import RENDERER
-from optim._engine.reports.schema import OutputReport
 from optim.cli_kit.output import printable, size_text, tabbed
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ if TYPE_CHECKING:
     from optim.decoders import Decoder
 
 
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TabledAnswer(Answer):
+class TabledAnswer(Part):
     """An answer that is a table: in a notebook, and with tabs between the cells where it is printed."""
 
     @abstractmethod
@@ -63,7 +60,7 @@ class TabledAnswer(Answer):
         return "\n".join([printable(heading), *map(tabbed, (columns, *rows))])
 
 
-class ComparedFeeds(Answer):
+class ComparedFeeds(Part):
     """What both models were run on."""
 
     origin: str
@@ -72,7 +69,7 @@ class ComparedFeeds(Answer):
     note: str = Field(default="", description="limit of synthesized samples; empty if there is none")
 
 
-class ComparedTask(Answer):
+class ComparedTask(Part):
     """The task metric of the other model beside the reference's, on the same samples."""
 
     metric: str
@@ -125,7 +122,7 @@ class Verification(TabledAnswer):
         return self.verdict, ("output", "shape", "drift", "worst at", "max abs", "cosine", ""), rows
 
 
-class TimedShape(Answer):
+class TimedShape(Part):
     """A model on one shape of the inputs."""
 
     shape: str = Field(description="e.g. input_ids 1x128")
@@ -135,7 +132,7 @@ class TimedShape(Answer):
     calls_ms: Percentiles | None = Field(default=None, description="latency of single calls; null if not recorded")
 
 
-class TimedModel(Answer):
+class TimedModel(Part):
     """One of the models that were timed."""
 
     model: str = Field(description="model as the user named it")
@@ -255,7 +252,7 @@ def _megabytes(size_bytes: int | None) -> str:
     return f"{megabytes:.1f}" if megabytes >= 1 else f"{megabytes:.2g}"
 
 
-class ExportedComponent(Answer):
+class ExportedComponent(Part):
     """A graph of the folder, and how far it is from its source."""
 
     name: str
@@ -298,7 +295,7 @@ class ExportedFolder(TabledAnswer):
 _GRID_COLUMNS = ("model", "ms", "p50", "p90", "p95", "p99", "ratio", "low", "high", "samples a second", "error")
 
 
-class GridPoint(Answer):
+class GridPoint(Part):
     """One combination of sizes."""
 
     sizes: dict[str, int] = Field(description="by dimension")

@@ -7,27 +7,24 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import chain, repeat
 
-from optim._engine.gate.drift import worst_question
+from optim._engine.gate.drift import Drift, worst_question
 from optim._engine.gate.max_loss import TaskFigure
-from optim._engine.goals.calls import Percentiles
+from optim._engine.goals.calls import Percentiles, Throughput
+from optim._engine.jobs.start_up import StartUp
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
-from optim._engine.reports.parts import (
-    ExportReport,
-    broken_passes,
-    drift_report,
-    generation_report,
-    goal_ratio_report,
-    source_drift_report,
-    start_report,
-    throughput_report,
-)
 from optim._engine.reports.schema import (
     Assumption,
     BoundReport,
+    BrokenPassReport,
     BudgetReport,
+    DepthReport,
     DeviceReport,
+    DriftReport,
+    ExportReport,
     FeedsReport,
+    GenerationReport,
+    GoalRatioReport,
     MachineReport,
     OriginalReport,
     OutputReport,
@@ -36,9 +33,13 @@ from optim._engine.reports.schema import (
     ResultReport,
     SearchReport,
     ShapeReport,
+    SourceDriftReport,
+    StartReport,
     StepReport,
     TargetReport,
     TaskReport,
+    ThroughputReport,
+    TriedReport,
 )
 from optim._engine.reports.verdict import notes, verdict
 from optim._engine.reports.words import cores_text
@@ -46,9 +47,10 @@ from optim._engine.search.objective import figures_of
 from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
+from optim._engine.sources.exported import SourceDrift
 from optim.after_run import Section
 from optim.cli_kit.output import options_text
-from optim.goal import Ratio
+from optim.goal import GenerationTimes, Ratio
 from optim.providers.names import CPU
 
 
@@ -58,7 +60,7 @@ def build_report(outcome: Outcome) -> Report:
     return Report(
         status=outcome.status.value,
         reason=verdict(outcome),
-        broken=broken_passes(outcome.attempts, outcome.packages),
+        broken=tuple(_broken(outcome)),
         target=outcome.target.name,
         baseline=outcome.baseline,
         targets=tuple(map(_target, outcome.targets)),
@@ -80,7 +82,7 @@ def build_report(outcome: Outcome) -> Report:
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=_feeds(outcome),
         tolerance=outcome.prepared.tolerance,
-        device=_device(outcome),
+        device=DeviceReport(**asdict(outcome.prepared.device)) if outcome.prepared.device is not None else None,
         notes=(*notes(outcome), *_few_cores(outcome, machine)),
         checks=outcome.checks,
         machine=machine,
@@ -99,6 +101,27 @@ def build_report(outcome: Outcome) -> Report:
         first_seconds=outcome.first_s if outcome.cached else None,
         sections=(*_blame_sections(outcome), *outcome.sections),
     )
+
+
+def _broken(outcome: Outcome) -> Iterator[BrokenPassReport]:
+    """The passes that broke, each once."""
+    found: dict[str, list[Attempt]] = {}
+    for attempt in outcome.attempts:
+        if attempt.broke:
+            found.setdefault(attempt.step.pass_name, []).append(attempt)
+    for name, rows in found.items():
+        plugin = rows[0].step.plugin
+        distribution, version = outcome.packages.get(plugin, ("", ""))
+        yield BrokenPassReport(
+            pass_name=name,
+            plugin=plugin,
+            distribution=distribution,
+            version=version,
+            times=len(rows),
+            error=rows[0].reason,
+            fix=f"report it to the authors of {distribution or plugin}, with the traceback of that step in "
+            f"report.html; --without {name} runs without the pass",
+        )
 
 
 def _bounds(outcome: Outcome) -> Iterator[BoundReport]:
@@ -161,15 +184,27 @@ def _export(outcome: Outcome) -> ExportReport | None:
     if not outcome.export:
         return None
     found = outcome.result.source if outcome.result is not None else None
-    return ExportReport.model_validate({**outcome.export, "result_drift": source_drift_report(found)})
+    return ExportReport.model_validate({**outcome.export, "result_drift": _source_drift(found) if found else None})
+
+
+def _source_drift(found: SourceDrift) -> SourceDriftReport:
+    return SourceDriftReport(
+        drift=drift_report(found.drift),
+        samples=found.samples,
+        trials=found.trials,
+        skipped=found.skipped,
+        worst=f"output '{found.output}' {found.place}" if found.output else "",
+        limit=found.limit,
+        note=found.note,
+    )
 
 
 def _result(outcome: Outcome) -> ResultReport | None:
     found = outcome.result
     if found is None:
         return None
-    timing = outcome.timing or outcome.original
-    ready = timing.ready if timing is not None else None
+    timed = outcome.timed
+    ready = timed.ready if timed is not None else None
     return ResultReport(
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
@@ -185,9 +220,9 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(map(OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         loader=outcome.loader,
-        start=start_report(outcome.start),
+        start=start_report(ready.start if ready else None),
         batch=ready.batch if ready else None,
-        throughput=throughput_report(outcome.throughput),
+        throughput=throughput_report(timed.throughput if timed else None),
         goal_ratio=goal_ratio_report(found.lane.goal),
         generation=generation_report(found.lane.generation),
         load_script=outcome.load_script,
@@ -346,8 +381,64 @@ def _machine(outcome: Outcome) -> MachineReport:
     return MachineReport.model_validate({**known, "device": outcome.target.hardware})
 
 
-def _device(outcome: Outcome) -> DeviceReport | None:
-    found = outcome.prepared.device
+def drift_report(drift: Drift, at: str = "") -> DriftReport:
+    """How far outputs are, beside what a further sample may be."""
+    return DriftReport(
+        relative_error=drift.relative_error,
+        at=at,
+        max_abs=drift.max_abs,
+        cosine=drift.cosine,
+        foreseen=max(drift.relative_error, drift.foreseen),
+    )
+
+
+def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
+    """Of what is delivered; None where the goal has no clock of its own."""
+    return GoalRatioReport(value=found.value, ci=found.interval, rounds=found.rounds) if found else None
+
+
+def start_report(found: StartUp | None) -> StartReport | None:
+    """Of a lane; None where nothing was timed."""
+    if found is None or not found.first_s:
+        return None
+    return StartReport(
+        open_ms=1e3 * found.open_s,
+        first_ms=1e3 * found.first_s[0],
+        run_ms=1e3 * found.run_s[0],
+        open_memory_bytes=found.open_memory_bytes,
+    )
+
+
+def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
+    """Of a lane; None where the goal is another."""
     if found is None:
         return None
-    return DeviceReport(**asdict(found))
+    rows = zip(found.depths, found.token_s, found.past_bytes, strict=True)
+    depths = tuple(DepthReport(tokens=n, tokens_per_s=1 / s, past_bytes=b) for n, s, b in rows)
+    first, answer = 1e3 * found.first_s, 1e3 * found.seconds
+    return GenerationReport(prompt=found.prompt, new=found.new, first_ms=first, answer_ms=answer, depths=depths)
+
+
+def throughput_report(found: Throughput | None) -> ThroughputReport | None:
+    """Of a lane; None where throughput is not the goal."""
+    if found is None:
+        return None
+    served = found.served
+    return ThroughputReport(
+        how=served.serving.text,
+        **asdict(served.serving),
+        samples_per_second=found.samples_per_s,
+        calls_ms=found.calls,
+        limit_ms=served.limit_ms,
+        as_it_came=served.tried[0].samples_per_s or None,
+        tried=tuple(
+            TriedReport(
+                how=one.serving.text,
+                samples_per_second=one.samples_per_s or None,
+                p95_ms=one.p95_s * 1e3 or None,
+                problem=one.problem,
+            )
+            for one in served.tried
+        ),
+        note=served.note,
+    )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optim._engine.goals.bounds import Bound, judged_by_core
-from optim._engine.goals.calls import Throughput
 from optim._engine.jobs import ingest, prepare
-from optim._engine.jobs.start_up import StartUp
-from optim._engine.reports.parts import LayoutReport
+from optim._engine.reports.schema import LayoutReport, Report
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Attempt, Candidate, LaneResult, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
@@ -19,11 +17,8 @@ from optim._engine.sources.export_file import KnownExport
 from optim.after_run import Section
 from optim.backend import Check
 from optim.errors import ExitStatus
-from optim.goal import Basis, Goal, Words
+from optim.goal import Basis, Words
 from optim.target import Target
-
-if TYPE_CHECKING:
-    from optim._engine.reports.schema import Report
 
 
 class RunStatus(StrEnum):
@@ -36,15 +31,6 @@ class RunStatus(StrEnum):
     FAILED = "failed"
 
 
-EXIT_STATUS = {
-    RunStatus.IMPROVED: ExitStatus.DELIVERED,
-    RunStatus.PREPARED: ExitStatus.DELIVERED,
-    RunStatus.UNCHANGED: ExitStatus.DELIVERED,
-    RunStatus.BUDGET_MISSED: ExitStatus.NOT_HELD,
-    RunStatus.FAILED: ExitStatus.NOT_HELD,
-}
-
-
 def exit_status(report: Report) -> ExitStatus:
     """What a command ends with that made this report.
 
@@ -52,7 +38,10 @@ def exit_status(report: Report) -> ExitStatus:
     nevertheless is right.
     """
     status = RunStatus(report.status)
-    return ExitStatus.INTERNAL if status is RunStatus.UNCHANGED and report.broken else EXIT_STATUS[status]
+    if status is RunStatus.UNCHANGED and report.broken:
+        return ExitStatus.INTERNAL
+    missed = (RunStatus.BUDGET_MISSED, RunStatus.FAILED)
+    return ExitStatus.NOT_HELD if status in missed else ExitStatus.DELIVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +57,6 @@ class GoalFacts:
     basis: Basis = Basis.CALLS
     words: Words | None = None
     takes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, goal: Goal) -> GoalFacts:
-        """Of a goal."""
-        return cls(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes)
 
 
 @dataclass
@@ -171,16 +155,9 @@ class Outcome(Verdict):
         return judged_by_core(self.settings.bounds, self.goal_facts.takes)
 
     @property
-    def start(self) -> StartUp | None:
-        """How what is delivered began when it was timed last; None where nothing was timed."""
-        timed = self.timing or self.original
-        return timed.ready.start if self.result and timed and timed.ready else None
-
-    @property
-    def throughput(self) -> Throughput | None:
-        """What it did when it was timed last; None where throughput is not the goal."""
-        timed = self.timing or self.original
-        return timed.throughput if self.result and timed else None
+    def timed(self) -> LaneResult | None:
+        """The figures of what is delivered, or those of the original if it was not opened itself; None without any."""
+        return (self.timing or self.original) if self.result else None
 
     def target_of(self, candidate: Candidate) -> Target:
         """Where a candidate of this run runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED
@@ -11,12 +12,14 @@ from optim._engine.goals.bounds import amount_text
 from optim._engine.reports.words import share_text
 from optim._engine.search.objective import figures_of
 from optim._engine.search.taste import BUSY
-from optim.goal import Basis
+from optim.goal import Basis, Words
 
 if TYPE_CHECKING:
     from optim._engine.reports.outcome import Outcome
     from optim._engine.search.state import Measured
-    from optim.goal import Ratio, Words
+    from optim.goal import Ratio
+
+_CALLS = Words("ratio", "{} times faster", "{} times slower", "as fast as before")
 
 _SAME = 0.005
 """Within half a per cent two figures are called the same."""
@@ -38,29 +41,28 @@ def verdict(outcome: Outcome) -> str:
         said = f"{outcome.reason}; the original is delivered unchanged" if outcome.reason else "the original, as it is"
         broke = dict.fromkeys(one.step.pass_name for one in outcome.attempts if one.broke)
         return f"{said}; passes that failed: {', '.join(broke)}" if broke else said
-    if result.candidate.recast is not None and result.ratio is not None:
-        return f"{_with_recast(outcome, result)}, {_drift(outcome, result)}"
-    words = outcome.goal_facts.words
+    size, recast = _size(outcome.source.size_bytes, result.candidate.size_bytes), result.candidate.recast
+    if recast is not None and result.ratio is not None:  # the original alone takes and gives something else
+        time = _time(_CALLS, result.lane.ratio)
+        return f"{time}, against the original with {recast.pass_name}, {size}, {_drift(outcome, result)}"
+    words, clock = outcome.goal_facts.words, result.lane.goal
     parts = [
         _on(outcome),
-        _latency(result) if words is None or result.lane.goal is None else _by_the_goal(words, result.lane.goal),
+        _time(words, clock) if words is not None and clock is not None else _time(_CALLS, result.lane.ratio),
         _ran_on(outcome),
-        _size(outcome.source.size_bytes, result.candidate.size_bytes),
+        size,
     ]
-    if outcome.goal_facts.basis is Basis.SIZE:
+    if outcome.goal_facts.basis in (Basis.SIZE, Basis.ACCURACY):
         parts = parts[::-1]
     if outcome.goal_facts.basis is Basis.MEMORY:
         parts.insert(0, _memory(outcome))
-    if outcome.goal_facts.basis is Basis.ACCURACY:
-        parts = parts[::-1]
-    return ", ".join([*filter(None, parts), _drift(outcome, result), *filter(None, [_within(outcome), outcome.reason])])
+    after = filter(None, [_within(outcome, result), outcome.reason])
+    return ", ".join([*filter(None, parts), _drift(outcome, result), *after])
 
 
-def _within(outcome: Outcome) -> str:
+def _within(outcome: Outcome, result: Measured) -> str:
     """Returns how the result stands to the bounds of the user, with its figures."""
-    if outcome.result is None:
-        return ""
-    found, said = figures_of(outcome.result, outcome.original), []
+    found, said = figures_of(result, outcome.original), []
     for bound in outcome.bounds:
         amount = bound.goal.amount(found)
         text = amount_text(amount, bound.goal.unit) if amount is not None else ""
@@ -88,42 +90,22 @@ def _to_source(found: Measured) -> str:
     return f", {source.drift.relative_error:.3g} from the source"
 
 
-def _with_recast(outcome: Outcome, result: Measured) -> str:
-    """Its figures are against the original with the same steps: the original alone takes and gives something else."""
-    size = _size(outcome.source.size_bytes, result.candidate.size_bytes)
-    assert result.candidate.recast is not None
-    return f"{_latency(result)}, against the original with {result.candidate.recast.pass_name}, {size}"
-
-
 def times(factor: float) -> str:
     """A factor above 1 in as many digits as it deserves."""
     return f"{factor:.3g}" if factor < 1.1 else f"{factor:.2g}" if factor < 100 else f"{factor:.0f}"
 
 
-def _latency(result: Measured) -> str:
-    if result.ratio is None:
+def _time(words: Words, found: Ratio | None) -> str:
+    """The time to that of the original, in words if it rests on enough rounds; empty if nothing was timed."""
+    if found is None:
         return ""
-    figures, sure = _figures("ratio", result.lane.ratio, result.ratio)
-    if not sure:
-        return figures
-    if _is_inside_noise(result.lane.ratio) or abs(result.ratio - 1) < _SAME:
-        return f"as fast as before {figures}"
-    if result.ratio < 1:
-        return f"{times(1 / result.ratio)} times faster {figures}"
-    return f"{times(result.ratio)} times slower {figures}"
-
-
-def _figures(name: str, timing: Ratio | None, value: float) -> tuple[str, bool]:
-    """A ratio with its interval, and whether it rests on rounds enough to say what it means in words."""
-    if timing is None:
-        return f"({name} {value:.2f})", True
-    if timing.interval is None:
-        return f"{name} {timing.text}", False
-    return f"({name} {value:.2f}, 95 % interval {timing.low:.2f} to {timing.high:.2f})", True
-
-
-def _is_inside_noise(timing: Ratio | None) -> bool:
-    return timing is not None and timing.low <= 1.0 <= timing.high
+    if found.interval is None:
+        return f"{words.ratio} {found.text}"
+    figures = f"({words.ratio} {found.value:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f})"
+    if found.low <= 1.0 <= found.high or abs(found.value - 1) < _SAME:
+        return f"{words.same} {figures}"
+    text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
+    return f"{text} {figures}"
 
 
 def _on(outcome: Outcome) -> str:
@@ -150,16 +132,6 @@ def _size(before: int, after: int) -> str:
     return f"{times(after / before)} times larger"
 
 
-def _by_the_goal(words: Words, found: Ratio) -> str:
-    figures, sure = _figures(words.ratio, found, found.value)
-    if not sure:
-        return figures
-    if _is_inside_noise(found):
-        return f"{words.same} {figures}"
-    text = words.better.format(times(1 / found.value)) if found.value < 1 else words.worse.format(times(found.value))
-    return f"{text} {figures}"
-
-
 def _memory(outcome: Outcome) -> str:
     before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
     after = outcome.result.peak_memory_bytes if outcome.result else 0
@@ -183,8 +155,6 @@ def _task(outcome: Outcome, result: Measured) -> str:
 
 
 def _drift(outcome: Outcome, result: Measured) -> str:
-    from optim._engine.feeds.feedset import SYNTHESIZED
-
     lossless = outcome.settings.lossless
     budget = outcome.settings.budget(outcome.prepared.tolerance)
     drift, at = f"drift {result.candidate.drift.relative_error:.2g}", worst_question(result.comparisons)
@@ -201,56 +171,37 @@ def _drift(outcome: Outcome, result: Measured) -> str:
 def notes(outcome: Outcome) -> tuple[str, ...]:
     """What a person must know of the figures, a sentence each."""
     remark = filter(None, [outcome.target.remark])
-    told = (*remark, *outcome.prepared.notes, *outcome.notes)
-    return (*told, *_few_rounds(outcome), *_noise(outcome), *_one_size(outcome), *_few_samples(outcome))
+    return (*remark, *outcome.prepared.notes, *outcome.notes, *_limits(outcome))
 
 
-def _few_rounds(outcome: Outcome) -> tuple[str, ...]:
-    """That a ratio rests on too few rounds to have an interval."""
-    ratio = outcome.timing.ratio if outcome.timing else None
-    if outcome.result is None or outcome.result.candidate.is_original:
-        return ()
-    if ratio is None or ratio.interval is not None:
-        return ()
-    rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
-    return (
-        f"a run takes so long that only {rounds} timed; with fewer than six the ratio has no interval, and "
-        "optim does not call a result faster; give more with --search-seconds",
-    )
-
-
-def _noise(outcome: Outcome) -> tuple[str, ...]:
-    """That other programs were in the way, where they were most of the time."""
-    timed = outcome.timing or outcome.original
-    if timed is None or timed.disturbed <= BUSY:
-        return ()
-    return (
-        f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less certain; "
-        "repeat the run on a quiet machine with --no-cache",
-    )
-
-
-def _one_size(outcome: Outcome) -> tuple[str, ...]:
-    """That a lossy result was judged at one size where the model takes any: fitted ranges end there."""
-    sizes = outcome.prepared.one_size
-    if outcome.result is None or not outcome.result.candidate.is_lossy or not sizes:
-        return ()
-    return (
-        f"all samples have {', '.join(sizes)}: the drift of a lossy result may be larger at other sizes; "
-        "if you use other sizes, give such samples with --data",
-    )
-
-
-def _few_samples(outcome: Outcome) -> tuple[str, ...]:
-    """That a lossy result near the budget was chosen by so few samples that they tell nothing of the next one."""
-    prepared, result = outcome.prepared, outcome.result
-    if result is None or not result.candidate.is_lossy or not 0 < prepared.available < FEWEST:
-        return ()
+def _limits(outcome: Outcome) -> Iterator[str]:
+    """What limits the figures: few rounds, other programs, and of a lossy result samples of one size or few of them."""
+    prepared, result, timing = outcome.prepared, outcome.result, outcome.timing
+    ratio = timing.ratio if timing is not None else None
+    if result is not None and not result.candidate.is_original and ratio is not None and ratio.interval is None:
+        rounds = f"{ratio.rounds} round{'s were' if ratio.rounds != 1 else ' was'}"
+        yield (
+            f"a run takes so long that only {rounds} timed; with fewer than six the ratio has no interval, and "
+            "optim does not call a result faster; give more with --search-seconds"
+        )
+    timed = timing or outcome.original
+    if timed is not None and timed.disturbed > BUSY:
+        yield (
+            f"other programs used the machine during {timed.disturbed:.0%} of the timing: the figures are less "
+            "certain; repeat the run on a quiet machine with --no-cache"
+        )
+    if result is None or not result.candidate.is_lossy:
+        return
+    if prepared.one_size:  # fitted ranges end there
+        yield (
+            f"all samples have {', '.join(prepared.one_size)}: the drift of a lossy result may be larger at other "
+            "sizes; if you use other sizes, give such samples with --data"
+        )
     limit = outcome.settings.budget(prepared.tolerance).limit(lossy=True)
-    if prepared.origin == SYNTHESIZED or result.candidate.drift.relative_error <= _NEAR * limit:
-        return ()
-    count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
-    return (
-        f"optim chose the result by the drift on {count}: other samples may be beyond the budget; "
-        f"give {FEWEST} or more with --data",
-    )
+    is_near = result.candidate.drift.relative_error > _NEAR * limit
+    if 0 < prepared.available < FEWEST and prepared.origin != SYNTHESIZED and is_near:
+        count = "1 sample" if prepared.available == 1 else f"{prepared.available} samples"
+        yield (
+            f"optim chose the result by the drift on {count}: other samples may be beyond the budget; "
+            f"give {FEWEST} or more with --data"
+        )

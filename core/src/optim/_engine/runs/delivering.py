@@ -12,8 +12,7 @@ from optim._engine.plugins.registry import Registry
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.parts import LayoutReport
-    from optim._engine.search.settings import RunSettings
+    from optim._engine.reports.schema import LayoutReport
 
 Say = Callable[[str], None]
 
@@ -67,13 +66,6 @@ _DELIVERER: EnginePart[Deliverer] = EnginePart("deliverer", "layouts")
 def find_deliverer(registry: Registry) -> Deliverer:
     """Finds the deliverer of the installed plugins; raises as :meth:`Registry.part`."""
     return registry.part(_DELIVERER, "a result cannot be delivered for another program")
-
-
-def require_layouts(registry: Registry, asked: LayoutRequest, settings: RunSettings, output: Path) -> None:
-    """Refuse layouts that a run cannot write, before it begins."""
-    from optim._engine.sources.export_file import files_of
-
-    find_deliverer(registry).require(registry, asked, files_of(settings.source, settings.export), output)
 
 
 def of_several(layout: str, components: Iterable[str]) -> OptimError:

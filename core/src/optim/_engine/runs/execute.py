@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import needs_device_check
 from optim._engine.compare.recast import variant_models
 from optim._engine.jobs import ingest
+from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
@@ -29,14 +29,12 @@ from optim._engine.search.time_estimate import Load, PassCosts, estimate_s, in_w
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.exported import ExportedGraph
 from optim._engine.standing import let_stand
-from optim._engine.store import Store, cache_key
+from optim._engine.store import Store, cache_key, names_in_messages
 from optim._engine.trace import Recorder
 from optim.errors import OptimError
-from optim.goal import GoalRequest
+from optim.goal import Basis
 from optim.jobs.owner import ending_workers
-from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import to_wire
-from optim.model import Model
 from optim.onnx.files import is_whole
 from optim.onnx.operators import operator_counts
 from optim.providers.memory import mapped_config
@@ -44,9 +42,6 @@ from optim.target import Target
 from optim.workplace import Workplace
 
 _PACKAGES = ("optim-core", "onnx", "onnx-ir", "numpy", "pydantic")
-
-_REACH_S = 120.0
-"""For opening a decoder and one token: it only ends one that hangs."""
 
 _MAPPED = (
     "the original needs much of the memory, so optim runs and times it without repacked weights "
@@ -108,7 +103,7 @@ def execute(
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.export, earlier.known = _report_of(bench), bench.known
             return _noting(earlier, chosen, registry)
-        outcome = _outcome(bench, load, source, chosen, plans, failed)
+        outcome = _outcome(bench, source, chosen, plans, failed)
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
         proven = [point.candidate.model.path for point in outcome.points if point.proven]
         kept = {bench.original.model.path, *proven}
@@ -186,9 +181,7 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
-        asked, remark = found_goal(
-            bench.settings, bench.registry, bench.target, source.model, bench.facts, partial(_why_no_answer, bench)
-        )
+        asked, remark = found_goal(bench, source.model)
         bench.aim_at(asked)
         if remark:
             bench.say(remark)
@@ -203,19 +196,6 @@ def _prepared(
         failed |= errors
         return bench, source
     raise none_runs(errors, chosen)
-
-
-def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
-    """Why the last token of an answer of a decoder cannot be computed; empty where it can."""
-    from optim._engine.jobs import reach
-
-    request = reach.Request(model, bench.place, next(iter(bench.registry.offered("generator"))), asked)
-    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
-    try:
-        bench.runner.call(reach.JOB, request, timeout_s=_REACH_S, key=key)
-    except WorkerFailed as failed:
-        return failed.error.cause if failed.error else failed.reason
-    return ""
 
 
 def _load(bench: Workbench, source: ingest.Answer) -> Load:
@@ -239,12 +219,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
 
 
 def _outcome(
-    bench: Workbench,
-    load: Load,
-    source: ingest.Answer,
-    chosen: ChosenTargets,
-    plans: Plans,
-    failed: dict[str, OptimError],
+    bench: Workbench, source: ingest.Answer, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
@@ -261,7 +236,7 @@ def _outcome(
         verdict, won = judge_lock(bench), bench
     else:
         verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
-    search_s, result = bench.turns.now() - started, verdict.result
+    search_s, result, goal = bench.turns.now() - started, verdict.result, bench.goal
     if result:
         bench.deadline.note(_about_device(won, result.candidate))
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
@@ -272,7 +247,7 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal_facts=GoalFacts.of(bench.goal),
+        goal_facts=GoalFacts(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes),
         target=won.target,
         source=source,
         prepared=bench.prepared,
@@ -301,14 +276,19 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
         return ""
     if not needs_device_check(won.registry.backend(won.target.backend), won.target):
         return ""
-    from optim._engine.jobs import check_result
+    from optim._engine.compare.independent import CheckedResult
+    from optim._engine.jobs import check_device
 
     time = won.deadline
     within_s = min(time.for_original / 2, max(0.0, time.left))
-    without, drift = tuple(won.settings.without), candidate.drift.relative_error
-    request = check_result.Request(candidate.model, drift, won.comparison(candidate), without, within_s)
-    most_s = min(won.settings.timeout_s, time.left)
-    return check_result.unchecked_result(won.runner, request, most_s)
+    compared, without = won.comparison(candidate), tuple(won.settings.without)
+    result = CheckedResult(candidate.model, compared.interfaces, candidate.drift.relative_error)
+    request = check_device.Request(compared.place, without, compared.reference, within_s, result)
+    timeout_s = max(STARTING_S, min(won.settings.timeout_s, time.left))
+    reason = check_device.checked(request, won.runner, timeout_s).reason
+    for stored, name in names_in_messages(candidate.model.path, Path("model.onnx")).items():
+        reason = reason.replace(stored, name)
+    return f"no independent runtime checked what {won.target.name} computes of the result: {reason}" if reason else ""
 
 
 def _contested(

@@ -98,22 +98,14 @@ class RunFolder:
             OptimError[disk-full]: what was there before is still there.
             OptimError[not-our-folder]: the user has a file of a name that the run writes.
         """
-        with _disk_errors(self.path, claiming=False):
-            stage = stage_of(self.path)
-            shutil.rmtree(stage, ignore_errors=True)
-            try:
-                stage.mkdir()
-                write(stage)
-                for entry in users_entries(self.path):
-                    if (stage / entry.name).exists():
-                        raise _not_ours(entry)
-                files = tuple(sorted(entry.name for entry in stage.iterdir()))
-                mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
-                write_mark(stage, mark)
-                swap_in(stage, self.path)
-            finally:
-                shutil.rmtree(stage, ignore_errors=True)
-        self._close()
+        with self._filled(stage_of(self.path), write) as stage:
+            for entry in users_entries(self.path):
+                if (stage / entry.name).exists():
+                    raise _not_ours(entry)
+            files = tuple(sorted(entry.name for entry in stage.iterdir()))
+            mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
+            write_mark(stage, mark)
+            swap_in(stage, self.path)
 
     @property
     def holds_a_model(self) -> bool:
@@ -128,17 +120,24 @@ class RunFolder:
             OptimError[disk-full]: what was there before is still there.
         """
         assert self.earlier is not None
-        aside, stage = self.path / ASIDE_FOLDER, self.path / f"{TEMPORARY_PREFIX}new"
+        aside = self.path / ASIDE_FOLDER
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
             raise _not_ours(aside)
+        with self._filled(self.path / f"{TEMPORARY_PREFIX}new", write) as stage:
+            files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
+            write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(stage, aside)
+
+    @contextmanager
+    def _filled(self, stage: Path, write: Callable[[Path], None]) -> Iterator[Path]:
+        """A new folder that was filled, to take its place now: then the claim is over, and nothing is left of it."""
         with _disk_errors(self.path, claiming=False):
+            shutil.rmtree(stage, ignore_errors=True)
             try:
                 stage.mkdir()
                 write(stage)
-                files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
-                write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
-                shutil.rmtree(aside, ignore_errors=True)
-                os.replace(stage, aside)
+                yield stage
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
         self._close()

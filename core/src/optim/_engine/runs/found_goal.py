@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
@@ -14,24 +13,22 @@ from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.export_file import foretold_facts, known_export, read_export_file
+from optim._engine.store import cache_key
 from optim.goal import GoalRequest
+from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
 from optim.source import SourceRequest
-from optim.target import Target
+
+if TYPE_CHECKING:
+    from optim._engine.search.workbench import Workbench
+
+_REACH_S = 120.0
+"""For opening a decoder and one token: it only ends one that hangs."""
 
 
-def found_goal(
-    settings: RunSettings,
-    registry: Registry,
-    target: Target,
-    model: Model,
-    facts: Mapping[str, Any],
-    why_no_answer: Callable[[Model, GoalRequest], str],
-) -> tuple[RunSettings, str]:
+def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
     """The settings with the goal that a run has, once its model was ingested, and nothing prepared.
-
-    ``why_no_answer`` tells why the last token of an answer cannot be computed; it is empty where it can.
 
     Returns:
         The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
@@ -39,19 +36,19 @@ def found_goal(
     Raises:
         OptimError: the clock of the goal that the user named cannot run the model.
     """
+    settings, facts = bench.settings, bench.facts
     if settings.goal_is_said:
-        find_goal(registry, settings.goal).require(settings.goal_request, facts, model)
+        bench.goal.require(settings.goal_request, facts, model)
         return settings, ""
     settings = replace(settings, goal_is_said=True)
-    generator = registry.find_part(GENERATOR) if target.timed else None
+    generator = bench.registry.find_part(GENERATOR) if bench.target.timed else None
     if generator is None:
         return settings, ""
-    if not generator.generates(model):
-        why = generator.why_not(model)
-        return settings, f"the graph takes tokens and a past, but optim times single runs: {why}" if why else ""
-    asked = generator.within(settings.goal_request, facts)
+    asked = generator.answers(model, settings.goal_request, facts)
+    if isinstance(asked, str):
+        return settings, f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
     workload = Workload(asked.prompt, asked.new)
-    if "context" not in facts and (why := why_no_answer(model, asked)):
+    if "context" not in facts and (why := _why_no_answer(bench, model, asked)):
         return settings, (
             f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
             "--generate prompt=N,new=N sets other lengths"
@@ -60,6 +57,19 @@ def found_goal(
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
         "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
     )
+
+
+def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
+    """Why the last token of an answer of a decoder cannot be computed; empty where it can."""
+    from optim._engine.jobs import reach
+
+    request = reach.Request(model, bench.place, next(iter(bench.registry.offered("generator"))), asked)
+    key = cache_key("reach", model.digest, asked.prompt, asked.new, bench.machine, bench.keys.backend)
+    try:
+        bench.runner.call(reach.JOB, request, timeout_s=_REACH_S, key=key)
+    except WorkerFailed as failed:
+        return failed.error.cause if failed.error else failed.reason
+    return ""
 
 
 def require_foretold_context(settings: RunSettings, registry: Registry, source: SourceRequest | None) -> None:
@@ -88,12 +98,11 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     exported = read_export_file(path) if path.is_dir() else None
     if exported is not None and len(exported.components) == 1:
         path = path / next(iter(exported.components.values())).file
-    model = _read(path)
-    if model is None or not generator.generates(model):
-        return settings, ""
-    known = known_export(path)
+    model, known = _read(path), known_export(path)
     facts = known.content.facts if known is not None else {}
-    asked = generator.within(settings.goal_request, facts)
+    asked = generator.answers(model, settings.goal_request, facts) if model is not None else ""
+    if isinstance(asked, str):
+        return settings, ""
     workload = Workload(asked.prompt, asked.new)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"

@@ -86,9 +86,7 @@ def load(
     if exported is None:
         return _generating(_open_folder(path, adapter))
     if len(exported.components) == 1 and not exported.generates:
-        file = path / next(iter(exported.components.values())).file
-        of_a_run = file.name == MODEL_FILE and (file.parent / SESSION_FILE).is_file()
-        return _open_folder(file.parent, adapter) if of_a_run else _open(file, adapter)
+        return _open(path / next(iter(exported.components.values())).file, adapter)
     if not exported.generates:
         raise OptimError.usage(
             "several-models",

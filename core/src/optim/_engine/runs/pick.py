@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.goals.bounds import FIELDS, Bound, merged, parse_bound
 from optim._engine.goals.known import find_goal
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from optim._engine.reports.schema import Report
     from optim._engine.runs.delivering import LayoutRequest
 
-_PICKS = ("fastest", "smallest", "most-accurate")
+_ORDERS: Mapping[str, Callable[[Measured], Any]] = {
+    "fastest": speed,
+    "smallest": lambda point: (point.candidate.size_bytes, speed(point)),
+    "most-accurate": lambda point: (inaccuracy(point), speed(point)),
+}
+"""The first point of such an order is what the word picks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,8 @@ class Pick:
         plain = [word for word in words if "=" not in word] or ["most-accurate"]
         word = plain[0]
         is_number = word.isdecimal() and int(word) > 0
-        if len(plain) > 1 or set(said) - set(figures) or not (word in _PICKS or (is_number and not said)):
-            raise _unknown_point(wanted, [*_PICKS, *(f"{name}=" for name in figures), "1", "2"])
+        if len(plain) > 1 or set(said) - set(figures) or not (word in _ORDERS or (is_number and not said)):
+            raise _unknown_point(wanted, [*_ORDERS, *(f"{name}=" for name in figures), "1", "2"])
         return cls(word, merged((), (parse_bound(figures[name], text) for name, text in said.items())))
 
 
@@ -74,17 +79,12 @@ def choose(points: Sequence[Measured], wanted: str) -> Measured:
     front = [point for point in points if point.number]
     if not front:
         raise nothing_to_pick(wanted)
-    if wanted == "fastest":
-        return min(front, key=speed)
-    if wanted == "smallest":
-        return min(front, key=lambda point: (point.candidate.size_bytes, speed(point)))
-    if wanted == "most-accurate":
-        return min(front, key=lambda point: (inaccuracy(point), speed(point)))
-    for point in front:
-        if wanted == str(point.number):
-            return point
-    numbers = [str(point.number) for point in front]
-    raise _unknown_point(wanted, [*_PICKS, *numbers])
+    if wanted in _ORDERS:
+        return min(front, key=_ORDERS[wanted])
+    by_number = {str(point.number): point for point in front}
+    if wanted not in by_number:
+        raise _unknown_point(wanted, [*_ORDERS, *by_number])
+    return by_number[wanted]
 
 
 def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:

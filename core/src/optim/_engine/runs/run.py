@@ -13,19 +13,26 @@ from optim._engine.machine import this_machine
 from optim._engine.plugins.chosen_targets import choose_targets, find_cluster
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.plugins.versions import version_of
-from optim._engine.reports.outcome import Outcome
+from optim._engine.runs.delivering import LayoutRequest, find_deliverer, of_several
 from optim._engine.runs.execute import execute
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.locking import require_source
+from optim._engine.runs.locking import require_same
 from optim._engine.runs.publish import publish
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.search.deadline import start_of_command
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.time_estimate import PassCosts
-from optim._engine.sources.export_file import EXPORT_FILE, KeptFiles, KnownExport, read_export_file, write_export_file
+from optim._engine.sources.export_file import (
+    EXPORT_FILE,
+    KeptFiles,
+    KnownExport,
+    files_of,
+    read_export_file,
+    write_export_file,
+)
 from optim._engine.store import Store, cache_key
 from optim._engine.trace import STORE, Recorder, trace_of
-from optim.errors import ExitStatus, OptimError
+from optim.errors import OptimError
 from optim.jobs.wire import to_wire
 from optim.layout import carry_files
 from optim.workplace import Workplace, WorkplaceRequest
@@ -33,7 +40,6 @@ from optim.workplace import Workplace, WorkplaceRequest
 if TYPE_CHECKING:
     from optim._engine.recipes.lock import Lock
     from optim._engine.reports.schema import Report
-    from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.sources.exported import ExportedGraph
 
 
@@ -80,7 +86,7 @@ def run_settings(
         with _workplace(settings, registry, store, say) as elsewhere, _trace(settings, store) as trace:
             outcome = execute(settings, registry, store, say, exported, elsewhere, trace)
         if deliver.lock is not None:
-            _require_same(outcome, deliver.lock)
+            require_same(outcome, deliver.lock)
         if deliver.pick:
             outcome = picked(outcome, deliver.pick, registry)
         report = publish(outcome, registry, folder, say, deliver.layouts)
@@ -146,25 +152,6 @@ def _require_data_for_a_metric(settings: RunSettings) -> None:
         )
 
 
-def _require_same(outcome: Outcome, lock: Lock) -> None:
-    require_source(lock, outcome.source.model.digest)
-    found = outcome.delivered.model.digest if outcome.delivered else "none"
-    if found != lock.result.model_digest:
-        changed = [
-            f"{name} {version} -> {outcome.versions.get(name, 'none')}"
-            for name, version in lock.target.versions.items()
-            if outcome.versions.get(name) != version
-        ]
-        why = ", ".join(changed) or "no version differs"
-        raise OptimError(
-            "lock-mismatch",
-            "the repeated model is not the one of the lock",
-            f"expected {lock.result.model_digest[:12]}, got {found[:12]}; {why}",
-            "install the versions that the lock names, or search again without --recipe",
-            status=ExitStatus.NOT_HELD,
-        )
-
-
 def run_asked(
     settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None = None
 ) -> dict[str, Report]:
@@ -176,6 +163,9 @@ def run_asked(
     Raises:
         OptimError: the source, the folder or the request cannot be used.
     """
+    if deliver is not None and deliver.layouts is not None:  # refused before anybody waits for the run
+        registry, files = load_registry(), files_of(settings.source, settings.export)
+        find_deliverer(registry).require(registry, deliver.layouts, files, output)
     if settings.export is not None:
         return run_source(settings, output, say, deliver)
     if settings.source.is_dir():
@@ -263,8 +253,6 @@ def _run_each(
             "run it without --recipe",
         )
     if deliver.layouts is not None:
-        from optim._engine.runs.delivering import of_several
-
         raise of_several(deliver.layouts.texts[0].partition(":")[0], parts)
     _require_ours(output, list(parts))
     reports = {}

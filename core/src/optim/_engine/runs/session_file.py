@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from optim._engine.jobs.start_up import Zeros
 from optim._engine.load_script import LOAD_TEXT, with_packed
 from optim.goal import Serving
-from optim.model import THREADS, AdapterInput, SessionConfig
+from optim.model import THREADS, Model, SessionConfig
+from optim.onnx.libraries import operator_libraries
 from optim.providers.names import settings_around_faults
 from optim.target import Target
 
@@ -64,9 +65,7 @@ class SessionFile:
     serving: Serving | None = None
 
     @classmethod
-    def of(
-        cls, session: SessionConfig, target: Target, libraries: tuple[str, ...] = (), *, owner: str | None = None
-    ) -> SessionFile:
+    def of(cls, session: SessionConfig, target: Target, *, owner: str | None = None) -> SessionFile:
         """The settings of a model, and where it runs; without ``owner`` onnxruntime alone opens it."""
         session = target.within_threads(session) if owner is None else session
         settings = cls(
@@ -81,7 +80,6 @@ class SessionFile:
             return replace(settings, target=target.name, package=owner)
         return replace(
             settings,
-            operator_libraries=libraries,
             library=target.library,
             fallback=target.fallback,
             also=target.also,
@@ -112,23 +110,24 @@ class SessionFile:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a model is opened with beside its settings.
-
-    Attributes:
-        warm_up: inputs of zeros to be run on.
-        serving: how it did most samples a second; None where that was not the goal.
-    """
+    """What a model is opened with beside its settings: fields of :class:`SessionFile`."""
 
     warm_up: Mapping[str, Zeros] = field(default_factory=dict)
-    adapters: Sequence[AdapterInput] = ()
+    operator_libraries: tuple[str, ...] = ()
+    adapter: str = ""
     serving: Serving | None = None
+
+    @classmethod
+    def of(cls, model: Model, warm_up: Mapping[str, Zeros] | None = None, serving: Serving | None = None) -> Opening:
+        """What a model of the store is opened with."""
+        adapter = next((one.supplied_by for one in model.adapters), "")
+        return cls(warm_up or {}, operator_libraries(model.opset), adapter, serving)
 
 
 def write_session_files(
     folder: Path,
     session: SessionConfig,
     target: Target,
-    libraries: tuple[str, ...] = (),
     *,
     owner: str | None = None,
     script: str = LOAD_TEXT,
@@ -142,10 +141,11 @@ def write_session_files(
         session = session.updated(settings_around_faults(folder / MODEL_FILE, target))
     if opening.serving is not None and opening.serving.threads is not None:
         session = session.updated(SessionConfig({THREADS: opening.serving.threads}))
-    settings = replace(SessionFile.of(session, target, libraries, owner=owner), serving=opening.serving)
-    if owner is None and not _is_replayed(session):
-        settings = replace(settings, warm_up=opening.warm_up)
-    settings = replace(settings, adapter=next((one.supplied_by for one in opening.adapters), ""))
+    settings = SessionFile.of(session, target, owner=owner)
+    settings = replace(settings, serving=opening.serving, adapter=opening.adapter)
+    if owner is None:
+        warm_up = {} if _is_replayed(session) else opening.warm_up
+        settings = replace(settings, operator_libraries=opening.operator_libraries, warm_up=warm_up)
     written = to_wire(settings)
     seldom = {"library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options"}
     seldom |= {"warm_up", "adapter", "serving"}

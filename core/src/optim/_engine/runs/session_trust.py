@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from optim._engine.json_file import read_json
+from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim.errors import OptimError
+from optim.jobs.wire import from_wire
 from optim.model import PACKED_WEIGHTS
 from optim.onnx.libraries import OPERATOR_LIBRARIES
 
@@ -96,10 +100,6 @@ def read_session_file(folder: Path) -> SessionFile:
         OptimError[untrusted-setting]: it says what no session file may say.
         OptimError[runtime-missing]: nobody here knows what may be said of its target.
     """
-    from pydantic import ValidationError
-
-    from optim.jobs.wire import from_wire
-
     path = folder / SESSION_FILE
     try:
         saved = from_wire(SessionFile, read_json(path))
@@ -126,7 +126,7 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
         OptimError[untrusted-setting]: it names a setting that is on no list, a library that nothing here is known to
             need, or a place on the disk.
     """
-    from optim.onnx.context_files import ARRAY_FILE
+    from optim.onnx.context_files import ARRAY_FILE  # onnx with it
 
     listed: tuple[tuple[str, Iterable[str], Collection[str]], ...] = (
         ("session option", saved.session_options, OPTIONS),
@@ -137,8 +137,10 @@ def _require_harmless(saved: SessionFile, path: Path) -> None:
         for name in names:
             if name not in known:
                 raise _untrusted(path, f"{kind} '{name}'", known)
-    if saved.library and saved.library not in _PROVIDER_LIBRARIES | _libraries_of_targets():
-        raise _untrusted(path, f"library '{saved.library}'", _PROVIDER_LIBRARIES | _libraries_of_targets())
+    if saved.library:
+        libraries = _PROVIDER_LIBRARIES | {target.library for target in load_registry().targets().values()}
+        if saved.library not in libraries:
+            raise _untrusted(path, f"library '{saved.library}'", libraries)
     if saved.adapter and not ARRAY_FILE.fullmatch(saved.adapter):
         raise _untrusted(path, f"adapter '{saved.adapter}'", ())
     for name, zeros in saved.warm_up.items():
@@ -164,7 +166,6 @@ def _harmless_options(provider: str, saved: SessionFile, path: Path) -> frozense
     if provider in PROVIDER_OPTIONS:
         return PROVIDER_OPTIONS[provider]
     from optim._engine.backends.own_session import runtime_missing
-    from optim._engine.plugins.registry import load_registry
 
     registry, known = load_registry(), saved.target.partition(":")[0]
     if known:
@@ -175,12 +176,6 @@ def _harmless_options(provider: str, saved: SessionFile, path: Path) -> frozense
     there = registry.targets().values()
     meant = [one for one in there if (one.runs_on == provider if provider else one.name == known)]
     return frozenset(option for one in meant for option in one.harmless_options)
-
-
-def _libraries_of_targets() -> set[str]:
-    from optim._engine.plugins.registry import load_registry
-
-    return {target.library for target in load_registry().targets().values()}
 
 
 def _untrusted(path: Path, what: str, known: Iterable[str]) -> OptimError:

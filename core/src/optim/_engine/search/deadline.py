@@ -58,10 +58,6 @@ _CLOSING_S, BYTES_A_SECOND = 1.5, 300e6
 GRACE_S = 10.0
 """For what was begun in time: more lets slower passes end, and every search may end so much later."""
 
-LEAST_REPAIR_S = 2.0
-"""A repair with less does not get to its first evaluation. Small models are opened twice in that, whatever the time, to
-tell that what won is no change."""
-
 
 class Deadline:
     """The seconds of one run, from when this is made; :meth:`of_search` makes it that of a search.

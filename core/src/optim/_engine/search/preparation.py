@@ -24,7 +24,7 @@ from optim._engine.compare.unseen import unseen_outputs
 from optim._engine.feeds.feedset import is_intact
 from optim._engine.goals.known import find_goal
 from optim._engine.graphs.user_files import check_file, stamps_of
-from optim._engine.jobs import ingest, prepare, refuse
+from optim._engine.jobs import ingest, offer, prepare, refuse
 from optim._engine.jobs.ingest import Answer as Ingested
 from optim._engine.jobs.job import Answer, Job, Request
 from optim._engine.jobs.prepare import Answer as Prepared
@@ -55,7 +55,7 @@ from optim.target import Target
 from optim.workplace import Workplace
 
 if TYPE_CHECKING:
-    from optim._engine.jobs import arrival, entry
+    from optim._engine.jobs import arrival
 
 _RUNS_TO_FIND_ANYTHING = 12
 """Runs of the original without which no search finds anything: a reference, a candidate, a race of three rounds."""
@@ -115,7 +115,7 @@ class Preparation:
         self.reference: Reference
         self.original: Candidate
         self.entry: Model | None = None
-        self._fixing: tuple[entry.EntryPass, ...] = ()
+        self._fixing: tuple[offer.PassQuestion, ...] = ()
         self.work: Mapping[str, float] = {}
 
     @property
@@ -258,16 +258,13 @@ class Preparation:
                 asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written, name in required))
         if not asked:
             return model.inputs
-        from optim._engine.jobs import entry
-
         request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
         most_s = max(GRACE_S, self.deadline.for_original)
         answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
         for note in answer.notes:
             self.say(note)
-        self._fixing = tuple(
-            entry.EntryPass(one.name, one.plugin, one.options) for one in asked if one.name in answer.fixing
-        )
+        fixing = (one for one in asked if one.name in answer.fixing)
+        self._fixing = tuple(offer.PassQuestion(one.name, one.plugin, one.options) for one in fixing)
         return answer.inputs
 
     def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None) -> Prepared:
@@ -382,7 +379,7 @@ class Preparation:
                 return made
             from optim._engine.jobs.check_device import with_device_checked
 
-            return with_device_checked(made, request, self.registry, self.runner, self.settings.needed_timeout_s)
+            return with_device_checked(made, request, self.runner, self.settings.needed_timeout_s)
         except OptimError as error:
             if _ran_out(error) and most_s < self.settings.needed_timeout_s:
                 failed = error.__cause__

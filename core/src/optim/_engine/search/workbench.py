@@ -18,7 +18,7 @@ from optim._engine.jobs import session_digests
 from optim._engine.jobs.recorded import last_lines
 from optim._engine.repair.costs import NodeCost
 from optim._engine.repair.found import MeasuredSet, Repair
-from optim._engine.search.deadline import GRACE_S, LEAST_REPAIR_S
+from optim._engine.search.deadline import GRACE_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
@@ -241,7 +241,7 @@ class Workbench(Preparation):
 
         try:
             evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
-            whole_s = min(seconds + evaluation_s, max(most_s, LEAST_REPAIR_S))
+            whole_s = min(seconds + evaluation_s, most_s)
             answer = self.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
         except WorkerFailed as failed:
             if failed.error and failed.error.reference == "disk-full":

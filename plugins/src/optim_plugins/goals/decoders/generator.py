@@ -15,20 +15,12 @@ from optim.model import Model
 class Generator:
     """Drives decoders: see the protocol in core."""
 
-    def generates(self, model: Model) -> bool:
-        """Whether tokens and its own past are all that a model takes."""
-        from optim_plugins.goals.decoders.known import generates_alone
+    def answers(self, model: Model, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest | str:
+        """Answers that a known context has room for; why there are none of a model that looks like a decoder."""
+        from optim_plugins.goals.decoders.known import generates_alone, why_not_alone
 
-        return generates_alone(model)
-
-    def why_not(self, model: Model) -> str:
-        """Why a model is none that looks like one."""
-        from optim_plugins.goals.decoders.known import why_not_alone
-
-        return why_not_alone(model)
-
-    def within(self, asked: GoalRequest, facts: Mapping[str, Any]) -> GoalRequest:
-        """Answers that a known context has room for."""
+        if not generates_alone(model):
+            return why_not_alone(model)
         context = facts.get("context")
         if not isinstance(context, int) or asked.prompt + asked.new <= context:
             return asked

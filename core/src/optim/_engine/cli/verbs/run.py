@@ -182,11 +182,6 @@ def run(
         return ExitStatus.DELIVERED
     require_run(settings)
     output = output or default_output(source)
-    if layouts is not None:
-        from optim._engine.plugins.registry import load_registry
-        from optim._engine.runs.delivering import require_layouts
-
-        require_layouts(load_registry(), layouts, settings, output)
     from optim._engine.runs.run import ToDeliver, run_asked
     from optim.cli_kit.live_lines import progress
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optim._engine.compare.place import Place
+from optim._engine.goals.generating import GENERATE, GENERATOR
 from optim._engine.jobs import prepare
+from optim._engine.jobs.lane import LaneClock
 from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
-from optim._engine.plugins.registry import Registry, require_target
-from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, require_timed, workbench_for
-from optim._engine.runs.compare.programs import answers_only, clock_of_program, is_program, size_of_program
+from optim._engine.plugins.registry import Registry, load_registry, require_target
+from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
+from optim._engine.reports.build import generation_report, goal_ratio_report, throughput_report
+from optim._engine.runs.compare.prepared import Say, about_made_up, other_model, require_timed, workbench_for
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
@@ -27,29 +29,25 @@ from optim.jobs.wire import to_wire
 from optim.providers.names import CPU
 from optim.target import Target
 
-if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark, TimedModel
-
-Say = Callable[[str], None]
-
 
 def bench_models(
     models: Sequence[Path],
-    conditions: Conditions,
+    asked: RunSettings,
+    say: Say,
     *,
     seconds: float = 20.0,
     beside: Sequence[str] = (),
-    asked: RunSettings | None = None,
+    programs: Sequence[Path] = (),
 ) -> Benchmark:
     """Time models in lock-step, each in a process of its own.
 
     Args:
-        models: ``.onnx`` files, run folders, or sources, which are exported; behind the first, to which ratios are,
-            also folders of onnxruntime-genai, where answers are asked for.
-        conditions: under which all run; of one model on several targets too.
+        models: ``.onnx`` files, run folders, or sources, which are exported; ratios are to the first.
+        asked: target, samples, seed and component; and a goal, whose own clock has its turn in each round too.
+        say: gets progress, a line at a time.
         seconds: of racing, at most.
         beside: targets that run the source of the first model itself, e.g. ``torch-eager``.
-        asked: a goal, whose own clock has its turn in each round too.
+        programs: folders of onnxruntime-genai, whose answers are timed too.
 
     Raises:
         OptimError[not-timed]: time means nothing on the target.
@@ -57,39 +55,55 @@ def bench_models(
         OptimError[not-a-source]: ``beside`` is given, and the first model was not exported from anything.
         OptimError: a model or the feeds cannot be used.
     """
-    registry, target, component = conditions.registry, conditions.target, conditions.component
-    chosen = choose_targets(registry, target)
+    registry, component = load_registry(), asked.component
+    chosen = choose_targets(registry, asked.target)
     if len(chosen.targets) > 1 or (chosen.absent and not chosen.auto):
-        _require_one_model(models, beside, target)
-        return _bench_targets(models[0], conditions, chosen, seconds, asked)
+        _require_one_model([*models, *programs], beside, asked.target)
+        return _bench_targets(models[0], asked, say, chosen, seconds)
     target = chosen.targets[0].name
-    conditions = replace(conditions, target=target)
+    asked = replace(asked, target=target)
     require_timed(chosen.targets[0])
     peers = [require_target(registry, name, beside=True) for name in beside]  # before anything is exported
-    programs = [path for path in models[1:] if is_program(path)]
-    asked_of_all = asked.goal_request if asked is not None else GoalRequest()
-    clocks = tuple(clock_of_program(registry, path, asked_of_all) for path in programs)
-    with workbench_for(models[0], conditions, asked, models[1:]) as (bench, first):
-        graphs = [path for path in models[1:] if path not in programs]
-        candidates = [other_model(bench, path, component) for path in graphs]
-        _say_threads(bench, [models[0], *graphs], [first, *candidates])
+    clocks = tuple(clock_of_program(registry, path, asked.goal_request) for path in programs)
+    with workbench_for(models[0], asked, say, models[1:]) as (bench, first):
+        candidates = [other_model(bench, path, component) for path in models[1:]]
+        _say_threads(bench, models, [first, *candidates])
         bench.original, bench.baseline = first, bench.places.get(first.target, bench.place)
-        lanes = [_source_place(bench, registry, peer, models[0], component) for peer in peers]
-        bench.say(f"timing {len(models) + len(lanes)} model{'s' if len(models) + len(lanes) > 1 else ''}")
+        lanes = [_source_place(bench, peer, models[0], component) for peer in peers]
+        names = [*map(str, models), *beside, *map(str, programs)]
+        bench.say(f"timing {len(names)} model{'s' if len(names) > 1 else ''}")
         effort = Effort(seconds, width=0.01, drop=False)
         wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
         base, results = Races(bench).race(candidates, effort, wanted)
-        sizes = [first.size_bytes, *(candidate.size_bytes for candidate in candidates), *[0] * len(lanes)]
-        sizes += map(size_of_program, programs)
-        from optim._engine.reports.answers import Benchmark
-
-        names = (str(models[0]), *map(str, graphs), *beside, *map(str, programs))
+        sizes = [*(one.size_bytes for one in (first, *candidates)), *[0] * len(lanes), *map(_size_of_program, programs)]
         timed = [
             _timed_model(name, size, result, bench.prepared)
             for name, size, result in zip(names, sizes, (base, *results), strict=True)
         ]
-        timed[len(timed) - len(programs) :] = map(answers_only, timed[len(timed) - len(programs) :])
+        timed[len(timed) - len(programs) :] = map(_answers_only, timed[len(timed) - len(programs) :])
         return Benchmark(target=target, feeds=_feeds_text(bench, models), models=tuple(timed))
+
+
+def clock_of_program(registry: Registry, path: Path, asked: GoalRequest) -> LaneClock:
+    """Returns the clock that times the answers of a program that drives its own model.
+
+    Raises:
+        OptimError[runtime-missing]: that program is not installed.
+        OptimError[plugin-missing]: no plugin times it.
+    """
+    generator = registry.part(GENERATOR, f"answers of {path} cannot be timed")
+    return LaneClock.of(GENERATE, generator.program_clock(path, asked))
+
+
+def _size_of_program(path: Path) -> int:
+    """Bytes of its graph and weights."""
+    return sum(file.stat().st_size for file in path.iterdir() if file.name.endswith((".onnx", ".data")))
+
+
+def _answers_only(timed: TimedModel) -> TimedModel:
+    """The figures of its lane without those of the model that the lane has open."""
+    unknown = {"latency_ms": None, "latency_ratio": None, "latency_ratio_ci": None, "peak_memory_bytes": None}
+    return timed.model_copy(update={**unknown, "shapes": ()})
 
 
 def _feeds_text(bench: Workbench, models: Sequence[Path]) -> str:
@@ -125,32 +139,28 @@ def _require_one_model(models: Sequence[Path], beside: Sequence[str], target: st
         )
 
 
-def _bench_targets(
-    model: Path, conditions: Conditions, chosen: ChosenTargets, seconds: float, asked: RunSettings | None
-) -> Benchmark:
+def _bench_targets(model: Path, asked: RunSettings, say: Say, chosen: ChosenTargets, seconds: float) -> Benchmark:
     """Time one model on several targets in lock-step; ratios are to the first that runs it.
 
     Raises:
         OptimError[no-target-runs]: none of them does.
     """
-    from optim._engine.reports.answers import Benchmark
-
     failed: dict[str, OptimError] = {}
     for number, target in enumerate(chosen.targets):
         try:
-            with workbench_for(model, replace(conditions, target=target.name), asked) as (bench, original):
+            with workbench_for(model, replace(asked, target=target.name), say) as (bench, original):
                 bench.original = original
                 timed = _timed_on(bench, chosen.targets[number:], seconds)
                 feeds = _feeds_text(bench, [model])
         except OptimError as error:
             failed[target.name] = error
             continue
-        rows = []
-        for name, why in failed.items():
-            not_here = why.status is ExitStatus.TARGET_UNAVAILABLE
-            rows.append(_not_timed(model, name, f"{why.what}: {why.cause}", not_here=not_here))
-        absent = {} if chosen.auto else chosen.absent
-        rows += [_not_timed(model, name, why, not_here=True) for name, why in absent.items()]
+        why_not = [
+            (name, f"{error.what}: {error.cause}", error.status is ExitStatus.TARGET_UNAVAILABLE)
+            for name, error in failed.items()
+        ]
+        why_not += [(name, why, True) for name, why in ({} if chosen.auto else chosen.absent).items()]
+        rows = [TimedModel(model=str(model), target=name, error=why, not_here=away) for name, why, away in why_not]
         names = ",".join(one.name for one in chosen.targets)
         return Benchmark(target=names, feeds=feeds, models=(*timed, *rows))
     raise none_runs(failed, chosen)
@@ -170,16 +180,7 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     ]
 
 
-def _not_timed(model: Path, target: str, reason: str, *, not_here: bool) -> TimedModel:
-    from optim._engine.reports.answers import TimedModel
-
-    return TimedModel(model=str(model), target=target, error=reason, not_here=not_here)
-
-
 def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepare.Answer) -> TimedModel:
-    from optim._engine.reports.answers import TimedModel, TimedShape
-    from optim._engine.reports.parts import generation_report, goal_ratio_report, throughput_report
-
     ratio, ready = result.ratio, result.ready
     return TimedModel(
         model=name,
@@ -206,7 +207,7 @@ def _timed_model(name: str, size_bytes: int, result: LaneResult, prepared: prepa
     )
 
 
-def _source_place(bench: Workbench, registry: Registry, target: Target, model: Path, component: str) -> Place:
+def _source_place(bench: Workbench, target: Target, model: Path, component: str) -> Place:
     """Where the source of the first model itself is run: its backend is told which source that is."""
     if bench.settings.export is None:
         raise OptimError.usage(
@@ -216,6 +217,6 @@ def _source_place(bench: Workbench, registry: Registry, target: Target, model: P
             "name the Hugging Face folder or the factory first",
         )
     told = {"source": json.dumps(to_wire(bench.settings.export)), "component": component}
-    plugin = registry.offered("backend")[target.backend].plugin.name
+    plugin = bench.registry.offered("backend")[target.backend].plugin.name
     plain, options = target.plain, {**target.provider_options, **told}
     return Place(replace(plain, provider_options=options, threads=plain.threads or bench.target.threads), plugin)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optim._engine.compare.declared import hidden_differences
 from optim._engine.feeds.unread_rows import unread_rows
@@ -13,40 +11,30 @@ from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.jobs.start_up import Ready
-from optim._engine.plugins.registry import require_target
-from optim._engine.runs.compare.conditions import Conditions, about_made_up, other_model, workbench_for
+from optim._engine.plugins.registry import load_registry, require_target
+from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
+from optim._engine.reports.build import drift_report
+from optim._engine.reports.schema import OutputReport
+from optim._engine.runs.compare.prepared import Say, about_made_up, other_model, require_ready, workbench_for
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.settings import RunSettings
-from optim._engine.store import names_in_messages
-from optim.errors import OptimError
 from optim.jobs.wire import to_wire
-
-if TYPE_CHECKING:
-    from optim._engine.reports.answers import Verification
-
-Say = Callable[[str], None]
 
 
 def verify_models(
-    reference: Path, other: Path, conditions: Conditions, asked: RunSettings, *, other_target: str = ""
+    reference: Path, other: Path, asked: RunSettings, say: Say, *, other_target: str = ""
 ) -> Verification:
     """Compare every output of ``other`` with ``reference`` on the same feeds.
 
     Raises:
         OptimError: a model, the feeds or the target cannot be used.
     """
-    elsewhere = require_target(conditions.registry, other_target) if other_target else None
+    elsewhere = require_target(load_registry(), other_target) if other_target else None
     asked.require_sound()
-    with workbench_for(reference, conditions, asked, [other]) as (bench, _):
+    with workbench_for(reference, asked, say, [other]) as (bench, _):
         candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
         result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
-        if result.ready is None:
-            raise OptimError(
-                "other-failed",
-                f"{other} does not run on the same samples",
-                result.failure,
-                "optim inspect shows its inputs and operators",
-            ).naming(names_in_messages(candidate.model.path, other))
+        ready = require_ready(result, candidate.model, other)
         samples = map(bench.reference.feed_set().sample, prepared.compared)
         notes = [] if prepared.inexact is None else [prepared.inexact.note]
         notes += unread_rows(original.path, candidate.model.path, samples)
@@ -54,15 +42,11 @@ def verify_models(
         notes += filter(None, [bench.target.remark])
         is_the_same = elsewhere is None and candidate.digest == original.digest
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
-        found = _verification(prepared, result.ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
+        found = _verification(prepared, ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
         return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about}), "notes": tuple(notes)})
 
 
 def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
-    from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
-    from optim._engine.reports.parts import drift_report
-    from optim._engine.reports.schema import OutputReport
-
     comparisons, task = ready.comparisons, ready.task
     if is_the_same:  # one file: no samples are needed to tell
         comparisons = tuple(replace(one, unjudged="") for one in comparisons)

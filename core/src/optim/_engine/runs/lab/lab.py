@@ -15,23 +15,16 @@ from optim._engine.compare.rounding import next_numbers
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job
-from optim._engine.plugins.offers import OfferedPass
-from optim._engine.runs.compare.conditions import (
-    Conditions,
-    notes_on_targets,
-    other_model,
-    require_timed,
-    workbench_for,
-)
+from optim._engine.runs.compare.prepared import Say, other_model, require_ready, require_timed, workbench_for
 from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.lane_costs import LaneCosts
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Races, Wanted, where_timed
 from optim._engine.search.rows import step_of
-from optim._engine.search.state import Application, Candidate, LaneResult
+from optim._engine.search.settings import RunSettings
+from optim._engine.search.state import Application, Candidate
 from optim._engine.search.workbench import Workbench
-from optim._engine.store import names_in_messages
 from optim._engine.timing import nodes_job
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
@@ -76,18 +69,19 @@ class Lab:
         self.open_s, self.run_s, self.versions = prepared.open_s, prepared.run_s, prepared.versions
 
     @classmethod
-    def of(cls, models: Sequence[Path], conditions: Conditions) -> Self:
+    def of(cls, models: Sequence[Path], asked: RunSettings, say: Say) -> Self:
         """Prepares the first of some models.
 
         Args:
             models: the first one is prepared. optim also uses the samples of the run folders of the others.
-            conditions: conditions of its runs.
+            asked: target, samples and seed.
+            say: gets progress, a line at a time.
 
         Raises:
             OptimError: the model, the samples or the target cannot be used.
         """
         with ExitStack() as opened:
-            bench, first = opened.enter_context(workbench_for(models[0], conditions, beside=models[1:]))
+            bench, first = opened.enter_context(workbench_for(models[0], asked, say, models[1:]))
             lab = cls(bench, first, str(models[0]))
             lab._closing = opened.pop_all()
         return lab
@@ -156,7 +150,7 @@ class Lab:
         """
         one = self._known(model)
         found = Races(self._bench).check(one._candidate, batched=False)
-        return _with_drift(one, self._ready(one, found))
+        return _with_drift(one, require_ready(found, one.model, Path(one.name)).comparisons)
 
     def compare_outputs(self, runs: Iterable[tuple[Feeds, Outputs, Outputs]]) -> tuple[OutputComparison, ...]:
         """Compares outputs of another program with those of the original, each over all runs, as the gate does.
@@ -192,17 +186,17 @@ class Lab:
         bench.say("timing 2 models")
         effort = Effort(seconds, width=0.01, drop=False)
         base, (found,) = Races(bench).race([other._candidate], effort, Wanted("bench"))
-        self._ready(one, base)
-        self._ready(other, found)
+        for model, result in ((one, base), (other, found)):
+            require_ready(result, model.model, Path(model.name))
         assert found.ratio is not None
         ratio = found.ratio
         return LabTiming(ratio.value, ratio.interval, (base.latency_ms, found.latency_ms), ratio.rounds)
 
     def passes(self) -> tuple[type[Pass], ...]:
         """Returns the passes that can be tried here, first those of the plugin that runs the target."""
-        offers = [offered for offered in self._bench.registry.offers(self._bench.target) if _is_over_models(offered)]
-        own = self.setup.backend_plugin
-        return tuple(one.over_models for one in sorted(offers, key=lambda offered: offered.plugin.name != own))
+        own, offers = self.setup.backend_plugin, self._bench.registry.offers(self._bench.target)
+        ordered = sorted(offers, key=lambda offered: offered.plugin.name != own)
+        return tuple(one.over_models for one in ordered if one.stage in MODEL_STAGES)
 
     def try_pass(self, name: str, *, on: LabModel | None = None, **options: Any) -> LabModel:
         """Applies a pass as a run does: in a process of its own, with its result checked, opened and compared.
@@ -346,8 +340,13 @@ class Lab:
 
     def notes_on(self, models: Sequence[LabModel]) -> tuple[str, ...]:
         """Returns a note for each result that another runtime runs here than the one it was made for."""
-        paths = [Path(one.name) for one in models]
-        return notes_on_targets(self._bench, paths, [one._candidate for one in models])
+        here = self._bench.target.name
+        return tuple(
+            f"{one.name} was made for target {one.target}, and {here} ran it: this comparison holds for {here} alone; "
+            f"--target {one.target} runs it there"
+            for one in models
+            if one.target
+        )
 
     def _named(self, name: str, candidate: Candidate, drift: float | None = None) -> LabModel:
         place = self._bench.places.get(candidate.target, self._bench.place)
@@ -363,20 +362,6 @@ class Lab:
         offered = self._bench.registry.find_pass(name, self._bench.target)
         chosen = to_wire(parse_options(offered.over_models, options))
         return Application((on or self.original)._candidate, offered, chosen)
-
-    def _ready(self, one: LabModel, found: LaneResult) -> Sequence[OutputComparison]:
-        if found.ready is None or found.failure:
-            raise OptimError(
-                "other-failed",
-                f"{one.name} does not run on the same samples",
-                found.failure,
-                "optim inspect shows its inputs and operators",
-            ).naming(names_in_messages(one.model.path, Path(one.name)))
-        return found.ready.comparisons
-
-
-def _is_over_models(offered: OfferedPass) -> bool:
-    return offered.stage in MODEL_STAGES
 
 
 def _with_drift(one: LabModel, comparisons: Sequence[OutputComparison]) -> LabModel:

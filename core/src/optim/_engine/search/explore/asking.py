@@ -9,6 +9,7 @@ from typing import Any
 from optim._engine.graphs.node_lookup import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.jobs.job import STARTING_S
+from optim._engine.jobs.runner import Event
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
@@ -156,12 +157,16 @@ class Asker:
         answers: list[offer.PassOffer] = []
         current = passes[0].name
         seconds = self._seconds(named=any(map(self._is_forced, passes)))
+
+        def hear(event: Event) -> None:
+            nonlocal current
+            if event["event"] == "asking":
+                current = event["name"]
+            elif event["event"] == "offer":
+                answers.append(from_wire(offer.PassOffer, event["offer"]))
+
         try:
-            for event in bench.runner.events(offer.JOB, request, silence_s=seconds):
-                if event["event"] == "asking":
-                    current = event["name"]
-                elif event["event"] == "offer":
-                    answers.append(from_wire(offer.PassOffer, event["offer"]))
+            bench.runner.follow(offer.JOB, request, hear, silence_s=seconds)
         except WorkerFailed as failed:
             if failed.kind == "timeout" and seconds < self._seconds(named=True):
                 release = next(one.plugin.release for one in passes if one.name == current)

@@ -9,12 +9,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from optim._engine.search.deadline import LEAST_REPAIR_S, Deadline
+from optim._engine.search.deadline import Deadline
 from optim._engine.search.state import Candidate
 from optim.model import Model
 
 _SHARE = 0.08
 """Of the search: races then save more than that, except on models that take seconds to open."""
+
+_LEAST_S = 2.0
+"""Small models are opened twice in that, whatever the time, to tell that what won is no change."""
 
 _IDLE = "no change: the runtime builds the same graph from the model "
 
@@ -73,7 +76,7 @@ class IdleSettings:
         new, time = [model for model in models if model.digest not in self._digests], self._time
         left_s, began = _SHARE * time.search_s - self._spent_s, time.now()
         if new:
-            self._digests |= self._find(new, max(LEAST_REPAIR_S, time.end_s) if self._of_winner else left_s)
+            self._digests |= self._find(new, max(_LEAST_S, time.end_s) if self._of_winner else left_s)
             self._spent_s += time.now() - max(began, self._spent_until)  # threads that ask together spend it once
             self._spent_until = time.now()
 

@@ -109,7 +109,7 @@ def _said_beside(lane: Lane | WorkerFailed) -> Lane | WorkerFailed:
         return lane
     cause = f"{lane.error.cause}; other models were open too: a device for one model needs Backend.exclusive"
     error = replace(lane.error, cause=cause)
-    return WorkerFailed(f"{error.what}: {cause}", lane.kind, lane.details, error, lane.doing, call=lane.call)
+    return replace(lane, reason=f"{error.what}: {cause}", error=error)
 
 
 def look(request: Request, timeout_s: float) -> LaneResult:

@@ -17,7 +17,7 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import LATER, LEAST_REPAIR_S, Deadline
+from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
@@ -29,6 +29,10 @@ from optim.jobs.process import WorkerFailed
 MARGIN = 0.97
 """Share of what is allowed that a repair aims at where another drift than the one it measures decides: that of further
 samples, from the source, or under other session settings."""
+
+_LEAST = 3.0
+"""Times what a candidate took, for its repair: with less, 12 of 12 in recorded runs found nothing. It is replayed, and
+applied for each set of nodes."""
 
 _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
@@ -152,7 +156,7 @@ class Repairs:
         """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
         with self._time.lending():
             for one in sorted(self.near.values(), key=lambda one: one.made_bytes):
-                if self._time.before(LATER) < LEAST_REPAIR_S:
+                if self._time.before(LATER) <= 0:
                     break
                 if is_wanted(one):
                     self._found.pop(one.key, None)
@@ -168,9 +172,6 @@ class Repairs:
         """
         broken, offered = one.attempt, one.planned.offered
         seconds, most_s = self._time.before(LATER), self._time.most_for_repair(broken.seconds)
-        if seconds <= 0 or most_s <= 0:
-            broken.unrepaired = "not repaired: no search time left"
-            return None
         repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
         if repair is None:
             return None
@@ -201,6 +202,9 @@ class Repairs:
             seen: where the candidate was seen to be beyond the budget.
         """
         kept, began = trial.offered.over_models.kept, self._time.now()
+        if min(within_s) <= (0.0 if self._time.must else _LEAST * row.seconds):
+            row.unrepaired = f"not repaired{seen}: no search time left"
+            return None
         try:
             repair, measured = self._bench.repair(trial, tried, limit, *within_s)
         except WorkerFailed as failed:
@@ -226,7 +230,7 @@ class Repairs:
         """
         limit, held = self._budget.limit(lossy=True), self._budget.held(candidate.drift)
         seconds = min(TURN * self._time.before_last_race, most_s)
-        if held > REPAIRABLE * limit or seconds < TURN * LEAST_REPAIR_S:
+        if held > REPAIRABLE * limit or seconds <= 0:
             return None
         aim = candidate.drift.relative_error * (PART_FOR_THE_METRIC if held <= limit else limit * MARGIN / held)
         return self._repaired(candidate, aim, seconds, "for all samples")
@@ -238,7 +242,7 @@ class Repairs:
         """
         found: list[Candidate] = []
         drift, beyond = candidate.drift.relative_error, 0.0
-        while (left_s := self._time.before(LATER)) >= LEAST_REPAIR_S:
+        while (left_s := self._time.before(LATER)) > 0:
             aim = math.sqrt(beyond * drift) if beyond else drift / 2
             if aim >= _NO_NEARER * drift:
                 break

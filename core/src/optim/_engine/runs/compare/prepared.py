@@ -1,26 +1,26 @@
-"""Under which models are looked at without a search, on which samples, and how they are brought in."""
+"""Models prepared to be looked at without a search: the first with its samples, others beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from optim._engine.jobs.runner import thread_executor
-from optim._engine.plugins.registry import Registry, require_target
+from optim._engine.jobs.start_up import Ready
+from optim._engine.plugins.registry import Registry, load_registry, require_target
 from optim._engine.recipes.lock import Lock, load_recipe_or_lock
 from optim._engine.runs.found_goal import require_foretold_context
-from optim._engine.runs.locking import data_beside
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.preparation import export_source
 from optim._engine.search.settings import RunSettings
-from optim._engine.search.state import Candidate
+from optim._engine.search.state import Candidate, LaneResult
 from optim._engine.search.workbench import Workbench
 from optim._engine.sources.exported import ExportedGraph
 from optim._engine.sources.naming import needs_export
-from optim._engine.store import Store
+from optim._engine.store import Store, names_in_messages
 from optim.errors import OptimError
 from optim.jobs.owner import ending_workers
 from optim.model import Model, SessionConfig
@@ -30,60 +30,36 @@ from optim.target import Target
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Under which models are looked at without a search.
-
-    Attributes:
-        data: where feeds come from; None: synthesized from the first model.
-        target: where all run; of several the names with commas between.
-        seed: of synthesized feeds, and of the order in a race.
-        component: of a source with several.
-    """
-
-    registry: Registry
-    store: Store
-    say: Say
-    data: str | None = None
-    target: str = "cpu"
-    seed: int = 0
-    component: str = ""
-
-
 @contextmanager
 def workbench_for(
-    model: Path, conditions: Conditions, asked: RunSettings | None = None, beside: Sequence[Path] = ()
+    model: Path, asked: RunSettings, say: Say, beside: Sequence[Path] = ()
 ) -> Iterator[tuple[Workbench, Candidate]]:
-    """A workbench prepared on the first model's feeds, and that model with its own settings.
+    """A workbench prepared on the first model's samples, and that model with its own settings.
 
-    Without feeds they are those of a run folder, if it knows them and they fit, else made up.
+    Without samples they are those of a run folder, if it knows them and they fit, else made up.
     """
-    own = samples_of_runs((model, *beside)) if conditions.data is None else None
+    own = samples_of_runs((model, *beside)) if asked.data is None else None
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(_opened(model, replace(conditions, data=conditions.data or own), asked))
+            found = stack.enter_context(_opened(model, replace(asked, data=asked.data or own), say))
         except OptimError as error:
             if own is None or error.reference not in OF_ANOTHER_GRAPH:
                 raise
-            found = stack.enter_context(_opened(model, conditions, asked))
+            found = stack.enter_context(_opened(model, asked, say))
         yield found
 
 
 @contextmanager
-def _opened(model: Path, conditions: Conditions, asked: RunSettings | None) -> Iterator[tuple[Workbench, Candidate]]:
-    registry, store, say = conditions.registry, conditions.store, conditions.say
-    device = require_target(registry, conditions.target, beside=True)  # stored outputs are held against a model here
-    if asked is not None:
-        require_foretold_context(asked, registry, SourceRequest(str(model)))
+def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workbench, Candidate]]:
+    registry, store = load_registry(), Store()
+    device = require_target(registry, asked.target, beside=True)  # stored outputs are held against a model here
+    require_foretold_context(asked, registry, SourceRequest(str(model)))
     with store.in_use(), ending_workers(), thread_executor() as executor:
-        exported = _exported(model, conditions.component, device, conditions)
+        exported = _exported(model, asked.component, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
         settings = replace(
-            asked or RunSettings(path),
+            asked,
             source=path,
-            target=conditions.target,
-            data=conditions.data,
-            seed=conditions.seed,
             fresh=True,
             export=SourceRequest(str(model)) if exported else None,
             component=exported.known.component if exported else "",
@@ -118,7 +94,9 @@ def resolve(path: Path) -> tuple[Path, SessionConfig]:
     return path, SessionConfig()
 
 
-def _exported(model: Path, component: str, target: Target, on: Conditions | Workbench) -> ExportedGraph | None:
+def _exported(
+    model: Path, component: str, target: Target, registry: Registry, store: Store, say: Say
+) -> ExportedGraph | None:
     """A component of a source; None if the model is an ONNX model.
 
     Raises:
@@ -127,7 +105,7 @@ def _exported(model: Path, component: str, target: Target, on: Conditions | Work
     if not needs_export(str(model)):
         return None
     asked = RunSettings(model, export=SourceRequest(str(model)))
-    made = {one.known.component: one for one in export_source(asked, on.registry, on.store, on.say, target)}
+    made = {one.known.component: one for one in export_source(asked, registry, store, say, target)}
     name = component or next(iter(made))
     if name in made and (component or len(made) == 1):
         return made[name]
@@ -148,16 +126,32 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
         OptimError[other-inputs]: the feeds of the first model lack an input of it.
         OptimError: it cannot be used.
     """
-    exported = _exported(path, component, bench.target, bench)
+    exported = _exported(path, component, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
-        if not renamed:
-            _require_fed(bench, path, exported.model)
-        return Candidate(exported.model, exported.size_bytes)
-    graph, session = resolve(path)
-    found = bench.ingest_file(graph)
+        other = Candidate(exported.model, exported.size_bytes)
+    else:
+        graph, session = resolve(path)
+        found = bench.ingest_file(graph)
+        other = Candidate(found.model.with_session(session), found.size_bytes)
     if not renamed:
-        _require_fed(bench, path, found.model)
-    return _where_it_was_made_for(bench, path, Candidate(found.model.with_session(session), found.size_bytes))
+        _require_fed(bench, path, other.model)
+    return other if exported is not None else _where_it_was_made_for(bench, path, other)
+
+
+def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
+    """What opening a model and running it gave.
+
+    Raises:
+        OptimError[other-failed]: it does not run.
+    """
+    if result.ready is None or result.failure:
+        raise OptimError(
+            "other-failed",
+            f"{path} does not run on the same samples",
+            result.failure,
+            "optim inspect shows its inputs and operators",
+        ).naming(names_in_messages(model.path, path))
+    return result.ready
 
 
 def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
@@ -176,16 +170,6 @@ def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
-
-
-def notes_on_targets(bench: Workbench, paths: Sequence[Path], models: Sequence[Candidate]) -> tuple[str, ...]:
-    """Returns a note for each result that another runtime runs than the one that it was made for."""
-    return tuple(
-        f"{path} was made for target {one.target}, and {bench.target.name} ran it: this comparison holds for "
-        f"{bench.target.name} alone; --target {one.target} runs it there"
-        for path, one in zip(paths, models, strict=True)
-        if one.target
-    )
 
 
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:
@@ -207,33 +191,31 @@ OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "fee
 """A pass may have changed what goes in: the samples of the original do not fit then, and others are made up."""
 
 
-def samples_of(lock: Lock, path: Path) -> str | None:
-    """The samples of a run if they still lie as files: a lock of somebody else may name a function, which is code."""
-    found = data_beside(lock, path)
-    return found if found is not None and Path(found).exists() else None
-
-
 def samples_of_runs(paths: Iterable[Path]) -> str | None:
-    """The samples of the first run folder among ``paths`` that knows them; None if there is none."""
-    found = (samples_of(lock, path / LOCK_FILE) for path in paths if (lock := _lock_of(path)) is not None)
-    return next(filter(None, found), None)
+    """The samples of the first run folder among ``paths`` that knows them, if they still lie as files; else None.
+
+    A lock of somebody else may name a function, which is code.
+    """
+    for path, lock in _locks(paths):
+        found = lock.data_beside(path / LOCK_FILE)
+        if found is not None and Path(found).exists():
+            return found
+    return None
 
 
 def about_made_up(paths: Iterable[Path]) -> str:
     """What synthesized samples leave open of the run folders among ``paths`` that were judged on others; else empty."""
-    for path in paths:
-        lock = _lock_of(path)
-        if lock is not None and lock.feeds.data is not None:
+    for path, lock in _locks(paths):
+        if lock.feeds.data is not None:
             return f"compared on synthesized inputs; the run of {path} had {lock.feeds.data}: give it with --data"
     return ""
 
 
-def _lock_of(path: Path) -> Lock | None:
-    """The lock of a run folder; None if there is none that can be read."""
-    if not (path / LOCK_FILE).is_file():
-        return None
-    try:
-        found = load_recipe_or_lock(path / LOCK_FILE)
-    except OptimError:  # it is of another optim, or was changed: the model is looked at all the same
-        return None
-    return found if isinstance(found, Lock) else None
+def _locks(paths: Iterable[Path]) -> Iterator[tuple[Path, Lock]]:
+    """The run folders among ``paths`` whose lock can be read, each with the lock."""
+    for path in paths:
+        if (path / LOCK_FILE).is_file():
+            with suppress(OptimError):  # it is of another optim, or was changed: the model is looked at all the same
+                found = load_recipe_or_lock(path / LOCK_FILE)
+                if isinstance(found, Lock):
+                    yield path, found
