@@ -124,7 +124,7 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
         print_table(
             ("plugin", "package", "runs", "hooks", "passes", "targets", "state"),
             rows,
-            styles=[_STYLES.get(one.state, "") for one in found],
+            styles=[_STYLES.get(one.plugin.state, "") for one in found],
         )
         _print_problems(found)
         _print_environments(found)
@@ -148,15 +148,15 @@ def _size(environment: Environment) -> str:
 def _row(one: SurveyedPlugin) -> tuple[str, ...]:
     hooks = (hook.removeprefix("optim_").replace("_", "-") for hook in one.plugin.hooks)
     passes = (item.offered.name.partition(".")[2] for item in one.passes)
-    state = f"{one.state}: {one.reason}" if one.reason else str(one.state)
+    plugin = one.plugin
     return (
-        one.plugin.name,
-        one.plugin.info.release,
+        plugin.name,
+        plugin.info.release,
         _runs(one),
         ", ".join(hooks),
         ", ".join(passes),
         ", ".join(one.names["targets"]),
-        state,
+        f"{plugin.state}: {plugin.reason}" if plugin.reason else str(plugin.state),
     )
 
 
@@ -186,8 +186,8 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
             ("location", info.location),
             ("runs", _runs(one)),
             ("environment", _environment(one.environment)),
-            ("state", str(one.state)),
-            ("reason", one.reason),
+            ("state", str(one.plugin.state)),
+            ("reason", one.plugin.reason),
             ("hooks", ", ".join(one.plugin.hooks)),
             ("passes", "\n".join(_pass_lines(one))),
             *((kind, ", ".join(names)) for kind, names in one.names.items() if names),
@@ -236,8 +236,8 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "editable": info.editable,
         "runs": one.runs,
         "environment": environment_fields(one.environment),
-        "state": str(one.state),
-        "reason": one.reason,
+        "state": str(one.plugin.state),
+        "reason": one.plugin.reason,
         "warnings": list(one.plugin.warnings),
         "hooks": list(one.plugin.hooks),
         "passes": [item.offered.name for item in one.passes],
