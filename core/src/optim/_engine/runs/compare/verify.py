@@ -18,7 +18,9 @@ from optim._engine.reports.schema import OutputReport
 from optim._engine.runs.compare.prepared import Say, about_made_up, other_model, require_ready, workbench_for
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.settings import RunSettings
+from optim._engine.search.workbench import Workbench
 from optim.jobs.wire import to_wire
+from optim.target import Target
 
 
 def verify_models(
@@ -32,18 +34,30 @@ def verify_models(
     elsewhere = require_target(load_registry(), other_target) if other_target else None
     asked.require_sound()
     with workbench_for(reference, asked, say, [other]) as (bench, _):
-        candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
-        result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
-        ready = require_ready(result, candidate.model, other)
-        samples = map(bench.reference.feed_set().sample, prepared.compared)
-        notes = [] if prepared.inexact is None else [prepared.inexact.note]
-        notes += unread_rows(original.path, candidate.model.path, samples)
-        notes += (f"{other}: {one}" for one in hidden_differences(original, candidate.model))
-        notes += filter(None, [bench.target.remark])
-        is_the_same = elsewhere is None and candidate.digest == original.digest
+        found = verify_on(bench, other, asked, elsewhere)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
-        found = _verification(prepared, ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
-        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about}), "notes": tuple(notes)})
+        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
+
+
+def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:
+    """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
+
+    The model runs ``elsewhere``, or where the reference does.
+
+    Raises:
+        OptimError: the model cannot be used.
+    """
+    candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
+    result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
+    ready = require_ready(result, candidate.model, other)
+    samples = map(bench.reference.feed_set().sample, prepared.compared)
+    notes = [] if prepared.inexact is None else [prepared.inexact.note]
+    notes += unread_rows(original.path, candidate.model.path, samples)
+    notes += (f"{other}: {one}" for one in hidden_differences(original, candidate.model))
+    notes += filter(None, [bench.target.remark])
+    is_the_same = elsewhere is None and candidate.digest == original.digest
+    found = _verification(prepared, ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
+    return found.model_copy(update={"notes": tuple(notes)})
 
 
 def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
