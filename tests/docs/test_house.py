@@ -37,7 +37,7 @@ FACES = ("optim", "optim_testing", "optim.model", "optim._engine.reports.schema"
 
 BUDGETS = {
     "optim": 3_525,
-    "optim._engine": 1_225,
+    "optim._engine": 1_200,
     "optim._engine.api": 1_250,
     "optim._engine.backends": 1_050,
     "optim._engine.cli": 2_775,
