@@ -28,7 +28,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.measure.racing import Wanted
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.repair import Near
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import Application, Attempt, Candidate, Measured, Step, StepKey
 from optim._engine.search.taste import FEW, WORTH
 from optim.passes import Role, Stage
@@ -80,7 +80,7 @@ class Node:
     item: Measured | None = None
     is_asked: bool = False
     is_late: bool = False
-    near: Near | None = None
+    near: Guess | None = None
     tried: set[StepKey] = field(default_factory=set)
 
     @property
@@ -291,7 +291,7 @@ class AgendaBeam(Beam):
             for one in (one for one in held if one.is_open):
                 self.board[one.candidate].hoped = math.exp(-one.gain)
                 items.append(Measured(one.candidate))
-        return self.rank.of(items)
+        return self.board.ranked(items)
 
     # what is known
 
@@ -310,7 +310,7 @@ class AgendaBeam(Beam):
                 continue
             step = step_of(planned.offered, proposal.options)
             found.append(self._option(place, planned, proposal, step))
-            known = None if step.session_only else self.repairs.known_for(step)
+            known = None if step.session_only else self.repairs.repaired_as.get(step.key)
             if known is not None:
                 again = Proposal(known, None, proposal.kernels)
                 found.append(self._option(place, planned, again, step_of(planned.offered, known)))
@@ -371,7 +371,7 @@ class AgendaBeam(Beam):
         asked = self._asker.ask(node.candidate, [planned.offered for _, planned in later])
         found = self._offers[node.candidate.digest] = []
         for place, planned in later:
-            answer = asked[planned.ordered.name]
+            answer = asked[planned.name]
             if not answer.proposals and not answer.ran_out:
                 self._expander.note_no_proposal(node.candidate, planned, answer)
             found += [(place, planned, one) for one in answer.proposals if one.changes]
@@ -390,7 +390,7 @@ class AgendaBeam(Beam):
         for (node, option, row), tried in zip(rows, found, strict=True):
             if tried is None:
                 continue
-            done = Near(option.planned, node.candidate, row, (), tried)
+            done = Guess(option.planned, node.candidate, row, (), tried)
             made, near = self._expander.judge(done), None
             if row.drift is not None and option.step.lossy:
                 self._drifts.setdefault(option.step.key, row.drift.relative_error)
@@ -413,7 +413,7 @@ class AgendaBeam(Beam):
             if one in kept:
                 self._add(node, option, one)
 
-    def _add(self, node: Node, option: Option, made: Candidate, near: Near | None = None) -> None:
+    def _add(self, node: Node, option: Option, made: Candidate, near: Guess | None = None) -> None:
         new = Node(made, option.place, node.gain + option.gain, math.hypot(node.spread, option.spread), near=near)
         self._nodes.setdefault(made.digest, new)
 
@@ -424,7 +424,7 @@ class AgendaBeam(Beam):
         effort = efforts.look(self.time, max(LOOK_S, self.time.lanes.lane_s * len(held)), len(held))
         wanted = Wanted("explore", self._bench.prepared.explored, gated=True)
         items = self.clock.measure([one.candidate for one in held], effort, wanted)
-        self.time.lanes.note_lanes(self.clock.base.open_s if self.clock.base else 0.0)
+        self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
         self.board.explored(items)
         self._note(held, items)
 

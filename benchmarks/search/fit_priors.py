@@ -42,7 +42,7 @@ from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import GUESSES
-from optim._engine.search.select import all_samples
+from optim._engine.search.select import selection
 from optim._engine.search.state import Step
 from optim.jobs.wire import from_wire
 from optim.passes import Stage
@@ -287,7 +287,7 @@ def chances_left_out(rows: Sequence[Growth], by: str) -> list[str]:
         held = [one.times <= times for one in outside for times in _TIMES]
         ways = [
             [rate] * len(held),
-            [1.0 - times**-all_samples._TAIL for _ in outside for times in _TIMES],
+            [1.0 - times**-selection._TAIL for _ in outside for times in _TIMES],
             [1.0 - times**-tail for _ in outside for times in _TIMES],
         ]
         scores.append([score for way in ways for score in scores_of(way, held)])
@@ -302,7 +302,7 @@ def verdict_with(path: Path, others: Sequence[Path], known: Fit | float | None) 
     if known is None:
         return verdict_of(path, None, others)
     if isinstance(known, float):
-        with mock.patch.object(all_samples, "_TAIL", known):
+        with mock.patch.object(selection, "_TAIL", known):
             return verdict_of(path, None, others)
     kernels, products = kernels_of(_trace(path)), _products(_trace(path))
 

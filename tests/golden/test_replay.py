@@ -18,8 +18,9 @@ from golden.fixed import two_processors
 from optim import OptimError
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.registry import load_registry
+from optim._engine.search.board import Applied
 from optim._engine.search.state import Application, LaneResult
-from optim._engine.search.workbench import Applied, Workbench
+from optim._engine.search.workbench import Workbench
 from optim._engine.store import Store
 from optim.jobs.wire import to_wire
 from optim.workplace import Work
@@ -56,7 +57,8 @@ def test_as_recorded_the_verdict_is_that_of_the_run(name: str, regret: ModuleTyp
         end["reason"],
         end["delivered"],
     )
-    rows = [(row["step"]["pass_name"], row["status"], row["reason"], row["ratio"]) for row in end["rows"]]
+    kept = [(row["timing"] and row["timing"]["value"], row) for row in end["rows"]]
+    rows = [(row["step"]["pass_name"], row["status"], row["reason"], ratio) for ratio, row in kept]
     assert [(row.step.pass_name, row.status, row.reason, row.ratio) for row in outcome.attempts] == rows
 
 

@@ -126,21 +126,21 @@ def timed(candidate, ms, ratio=0.5):
 def test_the_best_is_the_most_accurate_within_the_bounds():
     original = model("original", 100, steps=0)
     base = LaneResult(ratio=Ratio(1.0, 1.0, 1.0, 9), latency_ms=30.0, latency_ci_ms=(29.0, 31.0))
-    objective = Objective(GOALS["accuracy"], True, (Bound("size", 50.0), Bound("latency", 20.0)))
+    objective = Objective(GOALS["accuracy"], True, (Bound("size", 50.0), Bound("latency", 20.0)), base)
     near, far = timed(model("near", 50, 0.01), 19.0), timed(model("far", 20, 0.09), 9.0)
     large, slow = timed(model("large", 51, 0.001), 9.0), timed(model("slow", 20, 0.001), 19.5)
-    reached = [one for one in (near, far, large, slow) if objective.is_reached(one, base, original)]
-    assert min(reached, key=lambda one: objective.figure(one, base)) is near and reached == [near, far]
-    assert "size 51 B is beyond --max-size 50B" in objective.objection(large, base)
-    assert "latency 19.5 ms [18.5, 20.5]: --max-latency 20ms is undecided" in objective.objection(slow, base)
-    assert not objective.is_reached(Measured(original, ITSELF), base, original)
+    reached = [one for one in (near, far, large, slow) if objective.is_reached(one, original)]
+    assert min(reached, key=objective.figure) is near and reached == [near, far]
+    assert "size 51 B is beyond --max-size 50B" in objective.objection(large)
+    assert "latency 19.5 ms [18.5, 20.5]: --max-latency 20ms is undecided" in objective.objection(slow)
+    assert not objective.is_reached(Measured(original, ITSELF), original)
 
 
 def test_a_bound_that_the_original_breaks_is_reached_by_a_slower_model():
     original, slower = model("original", 100, steps=0), timed(model("slower", 40, 0.01), 30.0, ratio=1.5)
-    assert not Objective(GOALS["latency"], True).is_reached(slower, None, original)
-    assert Objective(GOALS["latency"], True, (Bound("size", 50.0),)).is_reached(slower, None, original)
-    assert not Objective(GOALS["latency"], True, (Bound("size", 200.0),)).is_reached(slower, None, original)
+    assert not Objective(GOALS["latency"], True).is_reached(slower, original)
+    assert Objective(GOALS["latency"], True, (Bound("size", 50.0),)).is_reached(slower, original)
+    assert not Objective(GOALS["latency"], True, (Bound("size", 200.0),)).is_reached(slower, original)
 
 
 def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
@@ -151,7 +151,8 @@ def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
     contest = object.__new__(Contest)
     contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
-    beam = SimpleNamespace(clock=SimpleNamespace(base=None), rank=SimpleNamespace(figure=lambda item: item.ratio))
+    board = SimpleNamespace(objective=contest._objective, figure=lambda item: item.ratio)
+    beam = SimpleNamespace(board=board)
     slow, fast = (
         SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
         for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))

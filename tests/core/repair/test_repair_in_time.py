@@ -13,8 +13,7 @@ from optim._engine.repair import repair_job
 from optim._engine.repair.costs import Costs, NodeCost, OwnError
 from optim._engine.repair.found import MeasuredSet, OutOfEvaluations, Repair
 from optim._engine.repair.repair_job import COSTS, HOLDS, Request, _by_costs, _Measured
-from optim._engine.search.select.repair import Near, Repairs
-from optim._engine.search.workbench import Workbench
+from optim._engine.search.select.repair import Guess, Repairs
 from optim.errors import OptimError
 from optim.jobs.process import WorkerFailed
 from optim.jobs.wire import from_wire, to_wire
@@ -192,14 +191,15 @@ def test_a_repair_that_is_stopped_answers_what_held(told):
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
         restore=lambda candidate: False,
-        _candidate_request=lambda trial, samples: None,
-        _node_costs={},
+        candidate_request=lambda trial, samples: None,
     )
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=1.0)
-    assert Workbench.repair(bench, trial, tried, 0.05, 2.0) == (best if told else None, [MeasuredSet(1, 4, 0.04)])
+    repairs, measured = Repairs(bench, SimpleNamespace(budget=None), None, None, None), []
+    assert repairs._measure(trial, tried, 0.05, (2.0, math.inf), measured) == (best if told else None)
+    assert measured == [MeasuredSet(1, 4, 0.04)]
     trial.options = {"keep": ["a"]}  # the same pass on another chain, or once more: it begins with what is known
-    Workbench.repair(bench, trial, tried, 0.05, 2.0)
+    repairs._measure(trial, tried, 0.05, (2.0, math.inf), [])
     assert asked == [{}, costs if told else {}]
 
 
@@ -217,12 +217,11 @@ def test_a_repair_has_time_for_what_it_began_and_no_more_than_the_end_leaves(mos
         keys=SimpleNamespace(repair=lambda *_: "key"),
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
-        _candidate_request=lambda trial, samples: None,
-        _node_costs={},
+        candidate_request=lambda trial, samples: None,
     )
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
-    Workbench.repair(bench, trial, tried, 0.05, 10.0, most_s)
+    Repairs(bench, SimpleNamespace(budget=None), None, None, None)._measure(trial, tried, 0.05, (10.0, most_s), [])
     assert given == [(min(10.0, most_s), whole_s)]
 
 
@@ -302,18 +301,16 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
         runner=SimpleNamespace(known=lambda *_: None, call=call),
         say=lambda text: None,
         restore=lambda candidate: False,
-        _candidate_request=lambda trial, samples: None,
-        _node_costs={},
+        candidate_request=lambda trial, samples: None,
     )
     trial = SimpleNamespace(candidate=None, offered=SimpleNamespace(name="lossy"), options={})
     tried = SimpleNamespace(answer=SimpleNamespace(comparisons=[]), seconds=6.0)
     attempt = SimpleNamespace(seconds=6.0, unrepaired="", step=SimpleNamespace(options={}))
     time = SimpleNamespace(before=lambda _: 50.0, most_for_repair=lambda _: 20.0, now=lambda: 0.0, must=False)
-    bench.repair = lambda *words: Workbench.repair(bench, *words)
     trial.offered.over_models = SimpleNamespace(kept="in float")
     repairs = Repairs(bench, SimpleNamespace(budget=None), time, None, None)
     repairs.aim = lambda tried: 0.05
-    assert repairs._repair(Near(SimpleNamespace(offered=trial.offered), None, attempt, (), tried)) is None
+    assert repairs._repair(Guess(SimpleNamespace(offered=trial.offered), None, attempt, (), tried)) is None
     expected = {
         "raised": "not repaired: onnxruntime refuses the model: its weights are gone",
         "crashed": "not repaired: it failed",

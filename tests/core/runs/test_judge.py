@@ -60,9 +60,7 @@ def verdict(monkeypatch):
             teller=None,
             budget=Budget(0.01, 1e-4),
         )
-        forced = [
-            SimpleNamespace(name=named.name, ordered=SimpleNamespace(name=named.name)) for named in settings.named
-        ]
+        forced = [SimpleNamespace(name=named.name) for named in settings.named]
 
         class Searched:
             def __init__(self, bench, plan):
@@ -219,13 +217,7 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
     board.open(replace(ROUND, pass_name="settings"), ORIGINAL).settle(StepStatus.DROPPED, "no faster")
     names = [("fix", Role.REQUESTED), ("settings", Role.IMPROVE)]
     forced = [
-        SimpleNamespace(
-            name=name,
-            ordered=SimpleNamespace(name=name),
-            is_named=True,
-            why="was asked for",
-            pass_class=SimpleNamespace(role=role),
-        )
+        SimpleNamespace(name=name, is_named=True, why="was asked for", pass_class=SimpleNamespace(role=role))
         for name, role in names
     ]
     bench = SimpleNamespace(original=ORIGINAL, prepared=SimpleNamespace(inexact=None))

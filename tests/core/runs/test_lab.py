@@ -10,7 +10,8 @@ import optim
 from optim._engine.plugins.offers import Offer
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.runs.lab.after_run import _answer
-from optim._engine.search.workbench import Applied, Workbench
+from optim._engine.search.board import Applied
+from optim._engine.search.workbench import Workbench
 from optim.after_run import Findings
 from optim_testing import models
 

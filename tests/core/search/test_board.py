@@ -9,7 +9,6 @@ from boards import board_of
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import Candidate, LaneResult, Step
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -34,6 +33,6 @@ def test_a_graph_that_is_wrong_in_other_sizes_is_told_so_without_its_settings_to
     tuned = chain(INT8, TUNED)
     board[tuned].result = LaneResult(ready=Ready((), 0, {}, (), unseen=(wrong,)))
     board[tuned].objection = Objection("drift 1.2 in a batch of 2 rows")
-    note_objections(board, [tuned])
+    board.note_objections([tuned])
     assert [row.reason for row in rows[:2]] == ["on all samples: drift 1.2 in a batch of 2 rows"] * 2
     assert rows[2].reason == ""

@@ -41,7 +41,7 @@ def test_what_is_reserved_is_not_there_for_what_comes_before_it(clock):
     run.reserve(WRITING, 2.0)
     run.reserve(PROOF, 20.0)
     assert (run.left, run.before(WRITING), run.before(PROOF), run.before(OTHERS)) == (60.0, 58.0, 38.0, 38.0)
-    run.release(PROOF)
+    run.reserve(PROOF, 0.0)
     assert run.before(PROOF) == run.spare_s == 58.0
 
 
@@ -164,7 +164,7 @@ def test_a_repair_leaves_the_time_to_make_and_prove_what_it_finds_and_that_is_tr
     time = run.of_search(original(0.1, 0.01), 300.0)
     assert time.most_for_repair(2.0) == pytest.approx(run.spare_s - time.lanes.least_proof_s - 2.0)
     clock.seconds += time.search_s + 3
-    assert time.for_candidate() < 6.0 <= time.for_repaired < run.left
+    assert time.for_candidate() < 6.0 <= time.for_reapplying < run.left
     clock.seconds += 55
     assert time.most_for_repair(2.0) == 0.0
     assert run.of_search(original(0.1, 0.01), 300.0, must=True).most_for_repair(2.0) == math.inf

@@ -26,7 +26,7 @@ def plan_of(registry):
 
 
 def considered(plan):
-    return [planned.ordered.name for passes in plan.stages.values() for planned in passes]
+    return [planned.name for passes in plan.stages.values() for planned in passes]
 
 
 def reasons(plan):
@@ -44,13 +44,13 @@ def test_stages_come_in_their_order_and_every_pass_is_considered_or_left_out(pla
 def test_a_requested_pass_is_left_out_until_it_is_named(plan_of):
     assert reasons(plan_of())["timed.rename"] == "it only runs if --with names it"
     plan = plan_of(named=(Named("timed.rename"),))
-    assert [planned.ordered.name for planned in plan.forced()] == ["timed.rename"]
+    assert [planned.name for planned in plan.forced()] == ["timed.rename"]
     assert "timed.rename" not in reasons(plan)
 
 
 def test_a_named_pass_of_another_stage_runs_all_the_same(plan_of):
     plan = plan_of(stages=(Stage.QUANTIZE,), named=(Named("timed.drop-a"),))
-    assert [planned.ordered.name for planned in plan.stages[Stage.FUSE]] == ["timed.drop-a"]
+    assert [planned.name for planned in plan.stages[Stage.FUSE]] == ["timed.drop-a"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_left_out_says_why(plan_of, changes, name, reason):
 
 
 def test_passes_of_one_group_stand_in_one_slot(plan_of):
-    rows = [[planned.ordered.name for planned in slot] for slot in slots(plan_of().stages[Stage.QUANTIZE])]
+    rows = [[planned.name for planned in slot] for slot in slots(plan_of().stages[Stage.QUANTIZE])]
     assert ["timed.round", "timed.round-heavily"] in rows
     assert ["timed.drop-b"] in rows
 

@@ -11,7 +11,7 @@ from all_goals import GOALS
 from boards import board_of, timed_at
 
 from optim._engine.gate.budget import Objection
-from optim._engine.search.rows import chain_key, failing_of, failures, missing_rows
+from optim._engine.search.rows import failing_of, failures, missing_rows
 from optim._engine.search.state import Candidate, Step, StepStatus
 from optim.goal import Ratio
 from optim.model import Model
@@ -153,7 +153,7 @@ def test_a_row_belongs_to_its_own_chain_and_not_to_one_of_the_same_names():
     for start in (first, other):
         journal.open(last, after(ORIGINAL, start))
     picked = after(ORIGINAL, other, last)
-    mine = [row.chain == chain_key(picked)[: len(row.chain)] for row in journal.attempts]
+    mine = [row.chain == picked.chain[: len(row.chain)] for row in journal.attempts]
     assert mine == [False, True]
     assert [row.step.options for row in missing_rows(journal.attempts, picked)] == [{"level": 2}]
 

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from boards import board_of
 from deadlines import original
 
 from optim._engine.reports.build import _shapes
@@ -21,7 +20,6 @@ from optim._engine.search import deadline
 from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
-from optim._engine.search.measure.clock import Clock
 from optim._engine.search.preparation import original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
@@ -88,7 +86,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert time.may_prove
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 4.0
-    assert not Clock(None, board_of(), time)._may_time_again
+    assert time.spare_s <= time.lanes.again_s
     assert time.lanes_at_the_end(6) == 1
 
 
@@ -130,10 +128,10 @@ def test_the_end_leaves_more_time_for_writing_where_the_start_waited_for_the_pro
 def test_what_the_user_gave_nothing_for_ends_within_five_minutes(clock):
     run = Deadline(AUTO, clock)
     assert run.most_for_original() < MOST_S
-    run.announce(MOST_S)
+    run.announced_s = MOST_S
     run.note_size(1)
     assert run.spent + run.end_s + run.left - run.spare_s == pytest.approx(300.0)
-    run.announce(60.0)
+    run.announced_s = 60.0
     assert run.floor_s == 12.0
 
 
@@ -156,7 +154,7 @@ def test_a_number_is_never_changed_and_auto_is_announced_once_the_model_is_known
     run = Deadline(AUTO, clock)
     assert math.isinf(run.left)
     assert run.for_original == MOST_S / 5
-    run.announce(60.0)
+    run.announced_s = 60.0
     clock.seconds += 20
     assert run.left == 40.0
 
@@ -200,7 +198,8 @@ def test_how_long_a_run_takes_is_said_at_its_start_where_nobody_said_it(clock, t
         bench = SimpleNamespace(
             deadline=Deadline(asked, clock), settings=settings, store=Store(tmp_path), hold_to_time=lambda: None
         )
-        plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(names=PASSES)})
+        passes = [SimpleNamespace(name=name) for name in PASSES]
+        plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(passes=passes)})
         _announce(bench, MINILM, plans, said.append)
         return bench.deadline.announced_s
 

@@ -30,7 +30,7 @@ BUDGET = {"cuda-offline": 0.01, "tensorrt-offline": 0.15}
 def _planned(target: str) -> list[str]:
     registry = load_registry()
     plan = make_plan(RunSettings(Path("m.onnx"), target=target), registry, registry.target(target))
-    return [one.ordered.name for passes in plan.stages.values() for one in passes]
+    return [one.name for passes in plan.stages.values() for one in passes]
 
 
 @pytest.mark.parametrize("target", CHAINS)

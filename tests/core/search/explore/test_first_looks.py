@@ -16,10 +16,9 @@ from optim._engine.jobs.start_up import StartUp
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.execute import execute
 from optim._engine.search.deadline import LATER, Deadline
-from optim._engine.search.explore.beam import Beam
+from optim._engine.search.explore.beam import Beam, within_reach
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.promise import Promises, fair_order
-from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.lane_figures import expected_of
 from optim._engine.search.plan import make_plan
@@ -59,7 +58,7 @@ def settings(folder):
 def test_what_promises_most_comes_first(settings):
     registry = load_registry()
     plan = make_plan(settings, registry, registry.target("cpu"))
-    order = [planned.ordered.name for planned in fair_order(plan)]
+    order = [planned.name for planned in fair_order(plan)]
     assert order == ["dawdling.lossily", "timed.round", "dawdling.useless", "timed.drop-a"]
 
 
@@ -120,7 +119,7 @@ def looked(folder, settings):
         bench.prepare(bench.ingest().model)
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, plan)
-        looks = FirstLooks(beam._expander, beam.clock, beam.time)
+        looks = FirstLooks(beam._expander, beam.clock)
         rows_of.found = [tuple(step.pass_name for step in one.candidate.steps) for one in looks.run(plan, 1.0)]
         rows_of.attempts = beam.board.attempts
         return [(one.step.pass_name, one.on, one.ratio is not None) for one in beam.board.attempts]
@@ -191,12 +190,11 @@ def test_what_was_not_timed_by_the_goal_is_ranked_by_what_its_calls_let_expect(t
 
     original = item("o", 1.0, steps=()).candidate
     board = board_of(goal=GOALS["throughput"], original=original)
-    ranking = Ranking(SimpleNamespace(base=None, board=board))
     raced, looked, unknown = item("raced", 0.9, Ratio(0.8, 0.8, 0.8, 2)), item("looked", 0.6), item("unknown", 0.1)
     board[looked.candidate].hoped, board[raced.candidate].hoped, board[original].hoped = 0.6, 0.1, 1.0
-    assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["looked", "raced", "unknown"]
+    assert [one.digest for one in board.ranked([unknown, raced, looked])] == ["looked", "raced", "unknown"]
     board[looked.candidate].hoped = 0.75
-    assert [one.digest for one in ranking.of([unknown, raced, looked])] == ["raced", "looked", "unknown"]
+    assert [one.digest for one in board.ranked([unknown, raced, looked])] == ["raced", "looked", "unknown"]
 
 
 @pytest.mark.parametrize(("goal", "going_on"), [("generate", ["raced", "near", "unknown"]), ("throughput", None)])
@@ -212,8 +210,7 @@ def test_where_answers_are_the_goal_no_chain_goes_on_that_is_far_behind(tmp_path
         for name, figure in figures.items()
     ]
     board = board_of(goal=GOALS[goal], original=items[0].candidate)
-    ranking = Ranking(SimpleNamespace(base=None, board=board))
-    assert [one.digest for one in ranking.within_reach(items)] == (going_on or list(figures))
+    assert [one.digest for one in within_reach(board, items)] == (going_on or list(figures))
 
 
 def test_a_goal_with_a_clock_of_its_own_has_first_looks_at_calls(looked):
@@ -242,7 +239,7 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     monkeypatch.setattr(Workbench, "try_all", lambda _, trials, seconds: batches.append(trials) or [None] * len(trials))
     monkeypatch.setattr(Promises, "expected_s", lambda _, name: 20.0 if name == "timed.round" else 2.0)
     monkeypatch.setattr(Promises, "gain", lambda _, step: 0.6 if step.pass_name == "timed.round" else 0.4)
-    looks = FirstLooks(beam._expander, beam.clock, beam.time)
+    looks = FirstLooks(beam._expander, beam.clock)
     looks.run(plan, 1.0)
     names = [trial.offered.name for trials in batches for trial in trials]
     assert names.index("timed.round") > names.index("timed.drop-a")
@@ -264,5 +261,5 @@ def test_what_was_looked_at_is_repaired_before_any_stage(looked, monkeypatch):
     handed = []
     monkeypatch.setattr(FirstLooks, "repaired", lambda _, found, *__: handed.extend(found) or [found[0].candidate])
     looked("timed.drop-a", "timed.round")
-    assert sorted(one.planned.ordered.name for one in handed) == ["timed.drop-a", "timed.round"]
+    assert sorted(one.planned.name for one in handed) == ["timed.drop-a", "timed.round"]
     assert len(looked.found) == 3

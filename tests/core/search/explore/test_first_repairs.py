@@ -63,16 +63,16 @@ def found():
             judge=judge,
             guess=lambda planned, parent, some: Guess(planned, parent, row(some[0].options["drift"]), ()),
             unbroken=list,
-            tried=lambda guesses, seconds: [one.after(answered) for one in guesses],
+            tried=lambda guesses, seconds: [replace(one, tried=answered) for one in guesses],
         )
-        looks = FirstLooks(expander, SimpleNamespace(board=board), SimpleNamespace(for_candidate=lambda: 1.0))
+        looks = FirstLooks(expander, SimpleNamespace(board=board, time=SimpleNamespace(for_candidate=lambda: 1.0)))
         first, proposals = row(0.1), tuple(Proposal({"drift": drift}) for drift in others)
         first.seconds = 5.0
-        looked = [Look(planned, _ORIGINAL, first, proposals, answered, _made("beyond"), False)]
+        looked = [Look(planned, _ORIGINAL, first, proposals, answered, candidate=_made("beyond"), holds=False)]
         if beside:
             slow = row(beside)
             slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_error=beside)
-            looked.append(Look(planned, _ORIGINAL, slow, (), answered, _made("far"), beside <= _BUDGET))
+            looked.append(Look(planned, _ORIGINAL, slow, (), answered, candidate=_made("far"), holds=beside <= _BUDGET))
         results = looks.repaired(looked, lambda one: 0.3 if one.candidate.digest == "far" else 0.4, 1.0)
         return [one.digest for one in results], repaired
 

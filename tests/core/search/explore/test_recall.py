@@ -192,7 +192,7 @@ def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_t
     records = {"made": SimpleNamespace(broken=beyond), "repaired": SimpleNamespace(broken=None)}
 
     class Board(dict):
-        explored = timed = attempts = staticmethod(lambda *given: None)
+        explored = timed = attempts = note_objections = staticmethod(lambda *given: None)
         objective = SimpleNamespace(is_size=False)
 
         def __getitem__(self, candidate):
@@ -204,9 +204,8 @@ def test_a_chain_that_breaks_the_budget_on_all_samples_only_is_repaired_before_t
 
     repairs = SimpleNamespace(on_all_samples=lambda broken, most_s: {"beyond": repaired}[broken.digest])
     time = SimpleNamespace(before=lambda name: 9.0)
-    monkeypatch.setattr(recall, "note_objections", lambda board, candidates: None)
-    clock = SimpleNamespace(first_look=first_look, board=Board())
-    one = recall.Recall(None, None, None, SimpleNamespace(repairs=repairs), clock, time, None)
+    clock = SimpleNamespace(first_look=first_look, board=Board(), time=time)
+    one = recall.Recall(None, None, None, SimpleNamespace(repairs=repairs), clock)
     monkeypatch.setattr(one, "_made", lambda record: made)
     assert one._looked_at(BERT) == timed_at(repaired, 0.6)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
-from boards import board_of, timed_at
+from boards import timed_at
 
-from optim._engine.search.explore.beam import in_turns
+from optim._engine.search.explore.beam import in_turns, leading
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.explore.ranking import Ranking
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step
 from optim.model import Model
 from optim.passes import PassResult, Role, Stage
@@ -23,34 +21,30 @@ def candidate(*steps: Step) -> Candidate:
     return Candidate(Model(Path(f"{digest}.onnx"), digest, (), (), {"": 17}, 9), 100, steps)
 
 
-def ranking() -> Ranking:
-    return Ranking(SimpleNamespace(base=None, board=board_of(original=candidate())))  # type: ignore[arg-type]
-
-
-def test_what_is_best_beneath_8_bits_leads() -> None:
+def test_the_fastest_fusion_leads_what_makes_a_model_smaller() -> None:
     packed, plain, other = (Candidate(Model(Path("m"), name, (), (), {}, 9), 1, (NAMED,)) for name in "abc")
     ready = [timed_at(packed, 0.84), timed_at(other, 0.86), timed_at(plain, 0.88), Measured(candidate())]
-    rank, promises = ranking(), Promises(60.0)
-    assert rank.leading(ready, 2) == rank.leading(ready, 2, promises) == ready[:2]
-    promises.note_ratio(NAMED, 0.4)
-    promises.note_held(NAMED)
-    assert rank.leading(ready, 2, promises) == ready[:2]
-    assert rank.leading(ready[3:], 2, promises) == ready[3:], "nothing was timed"
+    assert leading(ready, 2, ()) == ready[:2]
+    assert leading(ready[3:], 2, ()) == ready[3:], "nothing was timed"
     fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
     first = [timed_at(replace(candidate(*steps), size_bytes=1), 0.5) for steps in ([fuse], [fuse, NAMED])]
-    assert rank.leading(ready, 2, promises, first) == [first[0], ready[0]], "of first looks fusions alone"
+    assert leading(ready, 2, first) == [first[0], ready[0]], "of first looks fusions alone"
 
 
-def test_a_fusion_that_may_be_the_best_beneath_goes_on_beside_what_is_the_best_for_now() -> None:
+def test_a_fusion_that_may_be_the_fastest_goes_on_beside_what_is_the_best_for_now() -> None:
     fuse = Step(Stage.FUSE, "fuse", "plugin", {}, Role.IMPROVE, lossy=False)
     cleaned = Candidate(Model(Path("m"), "cleaned", (), (), {}, 9), 1, (fuse,))
     ready = [timed_at(cleaned, 0.85, 0.8, 1.1), Measured(candidate(), ITSELF)]
     looked = [timed_at(candidate(fuse), 1.07, 0.78, 1.12)]
-    rank, promises = ranking(), Promises(60.0)
-    assert rank.leading(ready, 2, promises, looked) == ready, "nothing that holds is made of them"
+    assert leading(ready, 2, looked) == [ready[0], looked[0]]
+
+
+def test_a_fusion_is_a_reason_to_lead_once_what_is_made_of_it_holds_and_gains() -> None:
+    promises = Promises(60.0)
     promises.note_ratio(NAMED, 0.4)
+    assert not promises.has_later
     promises.note_held(NAMED)
-    assert rank.leading(ready, 2, promises, looked) == [ready[0], looked[0]]
+    assert promises.has_later
 
 
 def test_settings_that_were_slower_before_come_after_the_graph_as_it_is() -> None:

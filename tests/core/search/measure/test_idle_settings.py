@@ -123,7 +123,7 @@ def test_a_node_that_the_runtime_drops_itself_makes_no_difference_and_one_that_i
 
     others = made("same", without_it), made("other", with_another), made("slower", with_a_denormal_weight)
     same = others[0]
-    reasons = IdleSettings(bench.session_digests, search_of(100.0), of_winner=True).reasons(bench.original, others)
+    reasons = IdleSettings(bench.session_digests, search_of(100.0)).reasons(bench.original, others, of_winner=True)
     assert reasons == {same.digest: "no change: the runtime builds the same graph from the model as without it"}
 
 
@@ -134,7 +134,7 @@ def test_how_threads_wait_leaves_the_graph_and_a_level_does_not(bench):
 
     waiting = with_settings(session_config={"session.intra_op.allow_spinning": "0"})
     plain = with_settings(session_options={"graph_optimization_level": "ORT_DISABLE_ALL"})
-    idle = IdleSettings(bench.session_digests, search_of(100.0), of_winner=True)
+    idle = IdleSettings(bench.session_digests, search_of(100.0))
     assert idle.same_graph(bench.original, waiting)
     assert not idle.same_graph(bench.original, plain)
 

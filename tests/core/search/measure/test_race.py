@@ -17,7 +17,7 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.measure import race_job, race_lanes, race_rounds
+from optim._engine.search.measure import race_job, race_lanes
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.racing import Races, Wanted
@@ -167,6 +167,12 @@ class Unsteady(Told):
         return super().receive(timeout_s)
 
 
+def told(request):
+    """The results of a race."""
+    answer = race_job.race(request, request.effort)
+    return answer.base, answer.lanes
+
+
 def _told(lane):
     return lane if isinstance(lane, Told) else Told(*lane)
 
@@ -188,11 +194,11 @@ def raced(monkeypatch):
         return [race_lanes.Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
     monkeypatch.setattr(race_job, "open_lanes", opened)
-    monkeypatch.setattr(race_rounds.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
+    monkeypatch.setattr(race_lanes.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
     def run(*lanes, admit=None, **effort):
         asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
-        return race_job.race(lanes[0], lanes[1:], asked, seed=0, admit=admit)
+        return told(race_job.Request(lanes[0], lanes[1:], asked, 0, admit))
 
     return run
 
@@ -347,13 +353,13 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
 def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(race_job.time, "monotonic", lambda: now[0])
-    run_lane = race_rounds.run_lane
+    run_lane = race_lanes.run_lane
 
     def slow(lane, timeout_s):
         now[0] += 1.0
         return run_lane(lane, timeout_s)
 
-    monkeypatch.setattr(race_rounds, "run_lane", slow)
+    monkeypatch.setattr(race_lanes, "run_lane", slow)
     base, (other,) = raced([0.1], [0.05], whole_s=4.5)
     assert base.cut_short
     assert (other.ratio.rounds, other.ratio.value) == (2, pytest.approx(0.5))
@@ -391,9 +397,9 @@ def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
 
     monkeypatch.setattr(race_lanes, "open_lane", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
-    base, (other,) = race_job.race(request, [request], Effort(1.0, fresh=False, whole_s=0.0), seed=0)
+    base, (other,) = told(race_job.Request(request, (request,), Effort(1.0, fresh=False, whole_s=0.0), 0))
     assert (base.out_of_time, base.cut_short) == (True, True)
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):
-        race_job.race(request, [request], Effort(1.0, fresh=False), seed=0)
+        told(race_job.Request(request, (request,), Effort(1.0, fresh=False), 0))

@@ -10,7 +10,7 @@ import pytest
 
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import NO_DRIFT
-from optim._engine.search.select.all_samples import Hope, best_beside, chance_of, expected_gain
+from optim._engine.search.select.selection import Hope, best_beside, chance_of, expected_gain
 from optim._engine.search.state import Candidate, Step
 from optim.model import Model
 from optim.passes import Role, Stage

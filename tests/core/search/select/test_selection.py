@@ -142,7 +142,9 @@ def decide(monkeypatch):
         monkeypatch.setattr(Selection, "check", check)
         monkeypatch.setattr(Chains, "apply", apply)
         monkeypatch.setattr(
-            IdleSettings, "reasons", lambda _, on, others: dict.fromkeys(same, "no change") if not on.steps else {}
+            IdleSettings,
+            "reasons",
+            lambda _, on, others, **how: dict.fromkeys(same, "no change") if not on.steps else {},
         )
         monkeypatch.setattr(IdleSettings, "same_graph", lambda _, one, other: other.model.digest not in new_graphs)
         chains = [candidate(*key.split("-"), size=(sizes or {}).get(key, 100)) for key in ratios if key not in rebuilds]

@@ -63,7 +63,7 @@ def _considered(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     passes = [
         {
             "stage": stage,
-            "pass": planned.ordered.name,
+            "pass": planned.name,
             "role": planned.pass_class.role,
             "lossy": planned.pass_class.lossy,
             "forced": planned.forced,

@@ -143,12 +143,10 @@ class Prices:
         """What a choice costs."""
         return self.of(choice.keep) + FINER_PRICE * self.of(choice.finer) + SEAM * seams(self._chained, choice.keep)
 
-    def repair(
-        self, choice: NodePrecisions, drift: float, evaluations: int, estimates: int = 0, *, rough: bool = False
-    ) -> Repair:
+    def repair(self, choice: NodePrecisions, drift: float, evaluations: int, *, rough: bool = False) -> Repair:
         """A choice that holds, as it is answered."""
         keep, finer = (tuple(name for name in self._of if name in names) for names in (choice.keep, choice.finer))
-        return Repair(keep, drift, evaluations, estimates, self.share(keep), finer, self.share(finer), rough)
+        return Repair(keep, drift, evaluations, 0, self.share(keep), finer, self.share(finer), rough)
 
 
 def seams(chained: Sequence[str], kept: Collection[str]) -> int:

@@ -82,9 +82,9 @@ class PassProbe:
         """What the model is fed on a sample."""
         return mapped_feeds(self._feeds.sample(sample), self._comparison.interfaces)
 
-    def drift(self, keep: Collection[str], samples: Iterable[int], finer: Collection[str] = ()) -> float:
+    def drift(self, keep: Collection[str], samples: Iterable[int]) -> float:
         """The worst drift of :meth:`drifts`."""
-        return max(drift for _, drift in self.drifts(keep, samples, finer))
+        return max(drift for _, drift in self.drifts(keep, samples))
 
     @property
     def is_estimate(self) -> bool:

@@ -118,8 +118,6 @@ def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer
         return Answer(measured.best, "no time left for more than one estimate")
     whole = whole or measured.look_for_the_worst()
     replay, note = _replay(probe, measured.samples[:1], stack)
-    measured.channel.event("replayed", nodes=len(replay.errors) if replay else 0, note=note)
-
     measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
     if replay is not None and not probe.refinable:
         _guess_by_errors(replay, measured, whole)

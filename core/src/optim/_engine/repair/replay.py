@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -45,17 +45,13 @@ class NoReplay(Exception):  # noqa: N818 - a way that is closed, not an error
 
 @dataclass(frozen=True, slots=True)
 class _Replayed:
-    """One sample: its feeds as the model takes them, the original's, and what every value is off by.
-
-    ``finer`` is the same in the precision between, of the nodes that have one.
-    """
+    """One sample: its feeds as the model takes them, the original's, and what every value is off by."""
 
     sample: int
     feeds: Feeds
     original_feeds: Feeds
     errors: Mapping[str, Array]
     zeros: Mapping[str, Array]
-    finer: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Replay:
@@ -68,7 +64,6 @@ class Replay:
 
     Attributes:
         errors: by the name of the node, in graph order.
-        finer: names of nodes whose errors in the precision between are known.
         runs: how often the model was run to measure a set.
 
     Raises:
@@ -78,7 +73,6 @@ class Replay:
     def __init__(self, probe: PassProbe, samples: Sequence[int], finer: Collection[str] = ()) -> None:
         self._probe = probe
         self._wanted = frozenset(finer)
-        self.finer: frozenset[str] = frozenset()
         self._samples = samples
         self._open = ExitStack()
         self.errors: dict[str, OwnError] = {}
@@ -104,17 +98,14 @@ class Replay:
         """Nodes that make NaN or infinity of what the unchanged model computes, in graph order."""
         return [name for name, error in self.errors.items() if not math.isfinite(error.relative)]
 
-    def drift(self, converted: Collection[str], finer: Collection[str] = ()) -> float:
+    def drift(self, converted: Collection[str]) -> float:
         """Drift from the original with the errors of these nodes added, the worst of the replayed samples."""
-        chosen, refined = ({value for name in names for value in self._made[name]} for names in (converted, finer))
+        chosen = {value for name in converted for value in self._made[name]}
         worst = 0.0
         asked = self._probe.request.comparison
         for one in self._replayed:
             added = {
-                isolate.error_name(name): (
-                    one.errors if name in chosen else one.finer if name in refined else one.zeros
-                )[name]
-                for name in one.errors
+                isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
             }
             outputs = self._session.run({**one.feeds, **added})
             fed, variations = one.original_feeds, self._variations
@@ -132,12 +123,15 @@ class Replay:
         arrays = self._capture(places)
         outputs = self._replay(places, arrays)
         local = {place.name: _own_error(place, arrays, outputs) for place in places}
-        self._replayed = self._differences(places, arrays, outputs)
-        finer = self._replay_finer([place for place in places if place.name in self._wanted], places, arrays)
-        self.finer = frozenset(name for name, error in finer.items() if math.isfinite(error))
+        made = {name for names in self._made.values() for name in names}
+        self._replayed = [  # outputs go as their differences are known
+            _difference(sample, values, got, made, probe)
+            for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
+        ]
+        finer = self._errors_between([place for place in places if place.name in self._wanted], places, arrays)
         self.errors = {
             name: replace(error, finer=finer[name] / error.relative)
-            if name in self.finer and 0 < error.relative < math.inf
+            if math.isfinite(finer.get(name, math.inf)) and 0 < error.relative < math.inf
             else error
             for name, error in local.items()
         }
@@ -145,34 +139,17 @@ class Replay:
         self._session = self._injected()
         self._variations = self._probe.request.comparison.reference.variations()
 
-    def _differences(
-        self, places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]], outputs: Sequence[dict[str, Array]]
-    ) -> list[_Replayed]:
-        """What these nodes' outputs are off by, sample by sample; outputs go as their differences are known."""
-        made = {name for place in places for name in place.made}
-        return [
-            _difference(sample, values, got, made, self._probe)
-            for sample, values, got in zip(self._samples, arrays, outputs, strict=True)
-        ]
-
-    def _replay_finer(
+    def _errors_between(
         self, refined: Sequence[NodePlace], places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]
     ) -> dict[str, float]:
         """The errors of these nodes in the precision between, from another replay; none where that is not possible."""
         if not refined:
             return {}
-        names = frozenset(place.name for place in refined)
         try:
-            outputs = self._replay(places, arrays, names)
-            found = {place.name: _own_error(place, arrays, outputs).relative for place in refined}
-            again = self._differences(refined, arrays, outputs)
+            outputs = self._replay(places, arrays, frozenset(place.name for place in refined))
+            return {place.name: _own_error(place, arrays, outputs).relative for place in refined}
         except Exception:  # a pass or a runtime that does not take it in such a graph
             return {}
-        self._replayed = [
-            replace(one, finer={name: other.errors.get(name, one.errors[name]) for name in one.errors})
-            for one, other in zip(self._replayed, again, strict=True)
-        ]
-        return found
 
     def _capture(self, places: Sequence[NodePlace]) -> list[dict[str, Array]]:
         """Every value that these nodes are given or make, on each sample."""

@@ -63,7 +63,7 @@ def _searched(ending: _Ending) -> Verdict:
     """
     original = Measured(ending.bench.original, ITSELF)
     objective = ending.selection.objective
-    if objective.is_accuracy and not objective.objection(original, None) and not ending.plan.forced():
+    if objective.is_accuracy and not objective.objection(original) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
     recalled = ending.beam.recalled()
     winner = ending.decided(recalled) if recalled else None
@@ -184,19 +184,19 @@ class _Ending:
         """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
-        forced = [one for one in self.plan.forced() if one.is_named or one.ordered.name not in idle]
+        forced = [one for one in self.plan.forced() if one.is_named or one.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
-            name = first.ordered.name
+            name = first.name
             self.beam.board.conclude(self.bench.original)
             tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.objections), undecided or tried)
             return self.not_held(f"{name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
-        if broken := self.selection.objective.original_objection(self.bench.original, self._base):
+        if broken := self.selection.objective.original_objection(self.bench.original):
             self.beam.board.conclude(self.bench.original)
             return self._out_of_bounds(broken)
         if self.selection.objective.is_accuracy:
@@ -217,12 +217,12 @@ class _Ending:
 
         What keeps within them and is beyond the budget is kept aside, else what comes nearest to them.
         """
-        objective, base = self.selection.objective, self._base
+        objective = self.selection.objective
         if not objective.bounds:  # a latency limit that the goal keeps to itself
             return self._missed(f"no candidate meets the latency limit; original: {broken}")
-        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one), base)]
+        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one))]
         nearest = self.selection.measure_nearest(within[:FEW]) if within else None
-        if nearest is not None and not objective.objection(nearest, base):
+        if nearest is not None and not objective.objection(nearest):
             budget = self.bench.budget.text
             return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
         closer = self.selection.nearest_to_bounds()
@@ -231,7 +231,7 @@ class _Ending:
         nearest = closer or nearest
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
-            said += f"; nearest candidate: {objective.objection(nearest, base)}"
+            said += f"; nearest candidate: {objective.objection(nearest)}"
         elif smallest := smallest_size(self.beam.board.attempts):
             said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
@@ -242,7 +242,7 @@ class _Ending:
         None if the original is right, if more was asked for, or if they do not make it right.
         """
         inexact = self.bench.prepared.inexact
-        if inexact is None or [one.ordered.name for one in self.plan.forced()] != [inexact.pass_name]:
+        if inexact is None or [one.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
             candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
@@ -255,7 +255,7 @@ class _Ending:
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
         self.beam.board.conclude(self.bench.original)
-        forced = {planned.ordered.name for planned in self.plan.forced()}
+        forced = {planned.name for planned in self.plan.forced()}
         attempts = self.beam.board.attempts
         if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()
@@ -265,7 +265,7 @@ class _Ending:
     @property
     def _base(self) -> LaneResult | None:
         """The clock's figures of the original in the last race."""
-        return self.beam.clock.base
+        return self.beam.board.objective.base
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
@@ -292,7 +292,7 @@ class _Ending:
         elsewhere = bool(self.beam.start.candidate.target)
         is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
         clock = self.beam.clock
-        is_timed = clock.base is not None and (clock.proves or is_late or elsewhere)
+        is_timed = self._base is not None and (clock.proves or is_late or elsewhere)
         if not is_timed and not self.beam.time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, ITSELF)
@@ -303,7 +303,7 @@ class _Ending:
             if score.out_of_time:
                 return Measured(self.bench.original, ITSELF)
             raise not_reproducible(score.objection.text)
-        base = clock.base
+        base = self._base
         return Measured(self.bench.original, as_base(base) if base is not None and base.ratio is not None else ITSELF)
 
     def _measure_nearest(self) -> Measured | None:
@@ -340,7 +340,7 @@ def judge_lock(bench: Workbench) -> Verdict:
     time.notes = bench.deadline.notes
     board = Board(bench.original, bench.target, bench.objective, bench.budget)
     candidate = _repeat(bench, board, bench.settings.chain or ())
-    chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time, of_winner=True))
+    chains = Chains(bench.try_step, board, time, IdleSettings(bench.session_digests, time))
     selection = Selection(Clock(Races(bench), board, time), chains, SourceGate(bench, board))
     if bench.target.timed:
         measured = selection.measure([candidate])
@@ -361,7 +361,7 @@ def judge_lock(bench: Workbench) -> Verdict:
         "repeated from a lock and verified, without a search",
         measured[0],
         board.attempts,
-        original=selection.clock.base,
+        original=board.objective.base,
         points=board.points(candidate),
     )
 

@@ -19,7 +19,7 @@ from optim._engine.runs.mark import read_mark
 from optim._engine.runs.publish import publish
 from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
-from optim._engine.search.rows import chain_key, missing_rows
+from optim._engine.search.rows import missing_rows
 from optim._engine.search.state import Attempt, Candidate, Measured, StepStatus, inaccuracy
 from optim._engine.sources.export_file import files_of
 from optim._engine.store import Store
@@ -147,11 +147,11 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
     """
     asked, settings = Pick.parse(wanted), outcome.settings
     bounds = merged(settings.bounds, asked.bounds)
-    objective = Objective(find_goal(registry, settings.goal), outcome.target.timed, bounds)
+    objective = Objective(find_goal(registry, settings.goal), outcome.target.timed, bounds, outcome.original)
     point = choose(_within(outcome, objective, asked), asked.word)
     front = sum(1 for one in outcome.points if one.number)
     original = Candidate(outcome.source.model, outcome.source.size_bytes)
-    better = objective.is_reached(point, outcome.original, original)
+    better = objective.is_reached(point, original)
     attempts = [*outcome.attempts, *missing_rows(outcome.attempts, point.candidate)]
     return replace(
         outcome,
@@ -174,21 +174,21 @@ def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Measure
     front = [point for point in outcome.points if point.number]
     if asked.word.isdecimal():
         return front
-    within = [point for point in front if not objective.objection(point, outcome.original)]
+    within = [point for point in front if not objective.objection(point)]
     if within or not front:
         return within
-    nearest = min(front, key=lambda point: objective.excess(point, outcome.original))
+    nearest = min(front, key=objective.excess)
     raise OptimError.usage(
         "no-points",
         f"no result of this run is known to meet {objective.bounds_text}",
-        f"the nearest is result {nearest.number}: {objective.objection(nearest, outcome.original)}",
+        f"the nearest is result {nearest.number}: {objective.objection(nearest)}",
         f"accept a larger bound, or deliver that one: --pick {nearest.number}",
     )
 
 
 def _settled(attempt: Attempt, point: Measured, delivered: Measured | None) -> Attempt:
     """A row of the report where this point is delivered, and not what the goal chose."""
-    whole = chain_key(point.candidate)
+    whole = point.candidate.chain
     copied = replace(attempt)
     if attempt.chain == whole[: len(attempt.chain)]:
         if attempt.chain == whole:  # the figure of the verdict, on fresh rounds

@@ -1,25 +1,64 @@
-"""The board of a search: what it looks for, one record of each model, and one row of the report for each attempt."""
+"""The board of a search: what it looks for, a record of each model, their order, and a row of the report each try."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.gate.drift import worst_drift
-from optim._engine.search.front import points_of
+from optim._engine.jobs.candidate import Answer
+from optim._engine.search.front import points_of, tie_of
 from optim._engine.search.objective import Objective
-from optim._engine.search.rows import broken_bound, chain_key, chain_of, missing_rows, why_dropped, why_kept
-from optim._engine.search.state import Attempt, Candidate, ChainKey, LaneResult, Measured, Step, StepStatus
+from optim._engine.search.rows import broken_bound, missing_rows, why_dropped, why_kept
+from optim._engine.search.state import (
+    ITSELF,
+    Attempt,
+    Candidate,
+    ChainKey,
+    LaneResult,
+    Measured,
+    Step,
+    StepStatus,
+    chain_of,
+)
+from optim._engine.search.taste import SURPRISE
 from optim._engine.sources.exported import SourceDrift
+from optim.goal import Basis
 from optim.model import Model
 from optim.passes import Stage
 from optim.target import Target
 
-if TYPE_CHECKING:
-    from optim._engine.search.workbench import Applied
+_SAME_SIZE = 0.03
+"""Sizes that differ by less go by the order in which passes offer them: more hides what is really smaller."""
+
+_NOT_PROVEN = "the run ended before the final check of it; give more with --search-seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A candidate job's answer, or why there is none.
+
+    Attributes:
+        answer: None where it failed.
+        failure: why, one sentence.
+        ran_out: whether it was stopped for its time.
+        printed: the end of what a failing one printed.
+        trace: of the exception that ended it.
+        broke: whether the pass's own code broke.
+    """
+
+    answer: Answer | None
+    failure: str
+    seconds: float
+    ran_out: bool = False
+    printed: tuple[str, ...] = ()
+    trace: str = ""
+    broke: bool = False
+
+
+NOT_TRIED = Applied(None, "", 0.0)
 
 
 @dataclass
@@ -137,6 +176,32 @@ class Board:
             record.point = None
             record.missed = candidate if math.isfinite(candidate.drift.relative_error) else record.missed
 
+    def note_objections(self, candidates: Sequence[Candidate]) -> None:
+        """Notes the candidates that do not hold on all samples, and those that there was no time to prove."""
+        for candidate in candidates:
+            record, attempt = self[candidate], self.find(candidate)
+            if record.out_of_time and attempt is not None and not record.objection:
+                attempt.run_out(_NOT_PROVEN)
+            if not record.objection:
+                continue
+            for row in (attempt, self._without_settings(candidate)):
+                if row is not None:
+                    row.drop(record.objection, "" if record.source_objection else "on all samples: ")
+            if record.broken is not None:
+                self.judged(record.broken, record.objection)
+
+    def _without_settings(self, candidate: Candidate) -> Attempt | None:
+        """Returns the row of the same graph without settings, if that is wrong in sizes that no sample has.
+
+        There no settings help, and "the final model is not better with it" would be said of a fast wrong graph.
+        """
+        result = self[candidate].result
+        unseen = result.ready.unseen if result is not None and result.ready is not None else ()
+        steps = candidate.steps
+        while steps and steps[-1].session_only and not steps[-1].lossy:
+            steps = steps[:-1]
+        return self.find_chain(steps) if self.budget.unseen_objection(unseen, candidate.is_lossy) else None
+
     def dismiss(self, candidate: Candidate) -> None:
         """Forget the figures of a model of which the verdict found that it is no result."""
         self[candidate].point = None
@@ -172,6 +237,38 @@ class Board:
         """Returns the proven points, numbered along the front; then what was only explored, the fastest first."""
         return points_of(self.found, delivered)
 
+    # order
+
+    def figure(self, item: Measured) -> float:
+        """Returns what is made small, or what is hoped of it if it was not timed yet."""
+        figure = self.objective.figure(item)
+        if self.objective.is_accuracy:
+            return figure
+        expected = self[item.candidate].hoped
+        if expected is not None and (item.ratio is None or math.isinf(figure)):
+            doubt = SURPRISE if self.objective.goal.basis is Basis.CLOCK and item.candidate.steps else 1.0
+            return doubt * expected * self.objective.figure(Measured(self.original, ITSELF))
+        return figure
+
+    def ranked(self, items: Iterable[Measured]) -> list[Measured]:
+        """Returns them, the best first: what may keep within the bounds before what breaks one."""
+        return sorted(self._by_figure(list(items)), key=lambda item: self.objective.excess(item) > 0)
+
+    def _by_figure(self, items: list[Measured]) -> list[Measured]:
+        if self.objective.is_size and not self.target.timed:
+            # what cannot be timed goes by size, and by the order in which passes offer it where that is about the same
+            smallest = min((item.candidate.size_bytes for item in items), default=1)
+            return sorted(items, key=lambda item: int((item.candidate.size_bytes / smallest - 1) / _SAME_SIZE))
+        if self.objective.is_size:
+            return sorted(items, key=lambda item: (self.figure(item), *tie_of(item)))
+        return sorted(items, key=lambda item: (self.figure(item), len(item.candidate.steps)))
+
+    def joined(self, items: Sequence[Measured], others: Iterable[Measured]) -> list[Measured]:
+        """Returns them with those of others that are not among them, the best first."""
+        there = {item.digest for item in items}
+        more = {item.digest: item for item in others if item.digest not in there}
+        return self.ranked([*items, *more.values()]) if more else list(items)
+
     # rows
 
     def applied(self, attempt: Attempt, on: Candidate, tried: Applied) -> Candidate | None:
@@ -191,21 +288,17 @@ class Board:
         drift = worst_drift(tried.answer.comparisons) if tried.answer.comparisons else None
         attempt.drift, attempt.task, attempt.size_bytes = drift, tried.answer.task, size_bytes
         longer = on.after(attempt.step, result, size_bytes)
-        self._note_models(on, longer)
+        if all(interface.is_as_before for interface in longer.interfaces):  # both are fed as the original is
+            self._models |= {on.chain: on.model, longer.chain: longer.model}
         return replace(longer, drift=drift or longer.drift, task=attempt.task)
 
     def open(self, step: Step, on: Candidate) -> Attempt:
         """Opens a row; the same step on the same chain again is the same row."""
-        chain = (*chain_key(on), step.key)
+        chain = (*on.chain, step.key)
         if chain not in self._by_chain:
-            self._by_chain[chain] = Attempt(step, chain_key(on))
+            self._by_chain[chain] = Attempt(step, on.chain)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
-
-    def _note_models(self, before: Candidate, after: Candidate) -> None:
-        """Notes what a step was given and what it made, where both are fed as the original is."""
-        if all(interface.is_as_before for interface in after.interfaces):
-            self._models.update({chain_key(one): one.model for one in (before, after)})
 
     def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
         """What a step was given and what it made; None where nothing was made, or it is fed in another way."""
@@ -240,7 +333,7 @@ class Board:
 
         If ``stopped`` says why nothing was decided, an open row is skipped, and says so.
         """
-        whole, goal = chain_key(winner), self.objective.goal
+        whole, goal = winner.chain, self.objective.goal
         for attempt in missing_rows(self.attempts, winner) if winner.target == self.original.target else ():
             self._by_chain[attempt.chain] = attempt
             self.attempts.append(attempt)

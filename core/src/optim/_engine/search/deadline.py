@@ -31,7 +31,7 @@ from time import time as wall_clock
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
-from optim._engine.search.lane_costs import AGAIN_LANES, RACE_S, LaneCosts
+from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
 from optim._engine.search.taste import FEW, KEPT
 
@@ -99,10 +99,6 @@ class Deadline:
         self.notes: list[str] = []
         self._reserves: dict[str, float] = {}
 
-    def announce(self, seconds: float) -> None:
-        """Say how long the run takes, where the user did not."""
-        self.announced_s = seconds
-
     def note_size(self, size_bytes: int) -> None:
         """Note how large the original is: writing the result takes as long as that."""
         self.note_reading((_CLOSING_S + size_bytes / BYTES_A_SECOND) * self._slowness)
@@ -119,7 +115,7 @@ class Deadline:
     def of_search(self, prepared: Prepared, timeout_s: float, *, races: bool = True, must: bool = False) -> Deadline:
         """That of a search that begins now and leaves this run time for its end: the same clock, its own reserves."""
         if math.isinf(self.announced_s):
-            self.announce(MOST_S)
+            self.announced_s = MOST_S
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
         most_s, least_s = (one.lanes.proof_s(lanes if races else 1) for lanes in (1 + FEW, AGAIN_LANES))
         proof_s = max(least_s, min(most_s, KEPT * one.left))  # a size needs no race, its latency does
@@ -150,10 +146,6 @@ class Deadline:
     def reserve(self, name: str, seconds: float) -> None:
         """Keep so many seconds for something."""
         self._reserves[name] = seconds
-
-    def release(self, name: str) -> None:
-        """Keep none for it any more."""
-        self._reserves.pop(name, None)
 
     def before(self, name: str) -> float:
         """Seconds until what is reserved for something must begin; below zero when they are over."""
@@ -201,7 +193,7 @@ class Deadline:
         try:
             yield
         finally:
-            self.release(LATER)
+            self.reserve(LATER, 0.0)
 
     @contextmanager
     def lending(self, *, proof: bool = True) -> Iterator[None]:
@@ -233,13 +225,8 @@ class Deadline:
         return math.inf if self.must else max(0.0, self.spare_s - self.lanes.least_proof_s - took_s)
 
     @property
-    def for_repaired(self) -> float:
-        """Seconds for what a repair found to hold: it is tried though the search is over."""
-        return min(self.timeout_s, max(self.for_candidate(), self.spare_s - self.lanes.least_proof_s))
-
-    @property
     def for_reapplying(self) -> float:
-        """Seconds for one step that is applied again at the end: the floor of the proof, or what is left."""
+        """Seconds for one step that is known, though the search is over: the floor of the proof, or what is left."""
         late_s = min(self.floor_s, self.end_s)
         return self.timeout_s if self.must else min(self.timeout_s, max(late_s, self.before_last_race))
 
@@ -278,7 +265,7 @@ class Deadline:
 
     def lanes_at_the_end(self, wanted: int) -> int:
         """How many of so many models there is time to prove, one at least."""
-        wanted = self.lanes.most_timed(wanted)
+        wanted = min(wanted, max(AGAIN_LANES, self.lanes.rounds_in(self.lanes.race_s, LEAST_ROUNDS) - 1))
         fit = (lanes for lanes in range(1, wanted + 1) if self.lanes.proof_s(lanes) <= self.spare_s)
         return max(fit, default=min(1, wanted))
 

@@ -115,10 +115,6 @@ class LaneCosts:
         """Seconds that proving one model takes at least: opened, compared, and timed once, half as long as usual."""
         return self.opened_s(1) + (0.5 * self.race_s if self.races else 0.0)
 
-    def most_timed(self, wanted: int) -> int:
-        """How many of so many models the last race has the least rounds for."""
-        return min(wanted, max(AGAIN_LANES, self.rounds_in(self.race_s, LEAST_ROUNDS) - 1))
-
     def rounds_in(self, seconds: float, lanes: int) -> int:
         """How many rounds of so many models fit into seconds."""
         return int(seconds / max(lanes * self.round_s, 1e-9))

@@ -13,16 +13,16 @@ from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
 
 class Objective:
-    """The goal of a run on its target: size where time means nothing; and the bounds that a result keeps within."""
+    """The goal of a run on its target: size where time means nothing; and the bounds that a result keeps within.
 
-    def __init__(self, goal: Goal, timed: bool, bounds: Iterable[Bound] = ()) -> None:
+    Attributes:
+        base: the original in the last race; None before the first.
+    """
+
+    def __init__(self, goal: Goal, timed: bool, bounds: Iterable[Bound] = (), base: LaneResult | None = None) -> None:
         self.goal = goal if timed else SIZE
         self.bounds = judged_by_core(bounds, self.goal.takes)
-
-    @property
-    def basis(self) -> Basis:
-        """Where its figure comes from."""
-        return self.goal.basis
+        self.base = base
 
     @property
     def is_latency(self) -> bool:
@@ -42,49 +42,49 @@ class Objective:
         """Whether no race is needed to tell which is better: sizes decide, and no bound on another figure."""
         return self.goal.basis is Basis.SIZE and all(bound.figure == SIZE.name for bound in self.bounds)
 
-    @property
-    def has_clock(self) -> bool:
-        """Whether the goal has a clock of its own."""
-        return self.goal.basis is Basis.CLOCK
-
-    def figure(self, item: Measured, base: LaneResult | None) -> float:
+    def figure(self, item: Measured) -> float:
         """Returns what is made small: the ratio of the goal's clock, bytes on disk, or peak memory in bytes.
 
         What was not measured comes last; of a time the original's is 1.
         """
         if self.is_latency:  # which has a figure, too, where its interval is not known
             return item.ratio if item.ratio is not None else 1.0
-        found = self.goal.figure(figures_of(item, base))
+        found = self.goal.figure(figures_of(item, self.base))
         if found is not None:
             return found
         return 1.0 if self.goal.basis in (Basis.CALLS, Basis.CLOCK) and not item.candidate.steps else math.inf
 
-    def is_reached(self, item: Measured, base: LaneResult | None, original: Candidate) -> bool:
+    def is_reached(self, item: Measured, original: Candidate) -> bool:
         """Returns whether it keeps within the bounds, and is better than the original beyond the noise.
 
         Within the bounds it is better by the goal, or the original is not known to keep within them.
 
         Args:
             item: what was measured.
-            base: the original in the last race.
             original: the model as it came, taking and giving what ``item`` does.
         """
-        found, before = figures_of(item, base), _of_original(original, base)
-        if self._objection(found) or (not item.candidate.steps and _late(base)):
+        found, before = figures_of(item, self.base), _of_original(original, self.base)
+        if self._objection(found) or (not item.candidate.steps and self._late):
             return False
-        return bool(self.original_objection(original, base)) or self.goal.is_reached(found, before)
+        return bool(self.original_objection(original)) or self.goal.is_reached(found, before)
 
-    def original_objection(self, original: Candidate, base: LaneResult | None) -> str:
+    def original_objection(self, original: Candidate) -> str:
         """Returns why the original is not known to keep within the bounds, with its figures; empty if it does."""
-        return self._objection(_of_original(original, base)) or _late(base)
+        return self._objection(_of_original(original, self.base)) or self._late
 
-    def objection(self, item: Measured, base: LaneResult | None) -> str:
+    @property
+    def _late(self) -> str:
+        """Why the original breaks the latency limit of a goal that has its own."""
+        served = self.base.throughput if self.base is not None else None
+        return served.objection if served is not None else ""
+
+    def objection(self, item: Measured) -> str:
         """Returns why a model is not known to keep within the bounds, with its figures; empty if it does."""
-        return self._objection(figures_of(item, base))
+        return self._objection(figures_of(item, self.base))
 
-    def excess(self, item: Measured, base: LaneResult | None) -> float:
+    def excess(self, item: Measured) -> float:
         """Returns the logarithm of the factor by which it breaks a bound; 0 if it may keep within all of them."""
-        found = figures_of(item, base)
+        found = figures_of(item, self.base)
         return max((bound.excess(found) for bound in self.bounds), default=0.0)
 
     @property
@@ -138,8 +138,3 @@ def _of_original(original: Candidate, base: LaneResult | None, item: Measured | 
     peak = (item.peak_memory_bytes if item else 0) or (ready.peak_memory_bytes if ready else 0)
     times = (item.lane.ratio, item.lane.goal) if item is not None else (None, None)
     return ModelFigures(original.size_bytes, peak, *times, base.latency if base is not None else None)
-
-
-def _late(base: LaneResult | None) -> str:
-    """Why the original breaks the latency limit of a goal that has its own."""
-    return base.throughput.objection if base is not None and base.throughput is not None else ""

@@ -276,7 +276,8 @@ class Preparation:
             within_s: seconds for its samples, see :class:`prepare.Request`.
         """
         inputs = inputs or model.inputs
-        if any(one.name in self.target.requires for one in self._fixing) and not self._has_reference:
+        runs_here = self.registry.backend(self.target.backend).open_reference is Backend.open_reference
+        if runs_here and any(one.name in self.target.requires for one in self._fixing):
             self.entry = self._entered(model, inputs)
         try:
             return self._prepare(model, inputs, within_s)
@@ -289,11 +290,6 @@ class Preparation:
             if self.entry is None:
                 raise
             return self._prepare(model, inputs, within_s)
-
-    @property
-    def _has_reference(self) -> bool:
-        """Whether the original is run elsewhere than on the target."""
-        return self.registry.backend(self.target.backend).open_reference is not Backend.open_reference
 
     def _entered(self, model: Model, inputs: tuple[TensorInfo, ...]) -> Model | None:
         """The original with the passes that fix sizes; None where none of them has anything to do."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from optim._engine.goals.bounds import Bound
 from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.plan import Planned
-from optim._engine.search.state import Attempt, Candidate, ChainKey, Measured, Step
+from optim._engine.search.state import Attempt, Candidate, Measured, Step, chain_of
 from optim.cli_kit.output import options_text, size_text
-from optim.goal import FASTER, Basis, Goal, ModelFigures
+from optim.goal import FASTER, Basis, Goal, ModelFigures, Ratio
 
 OUT_OF_TIME = "search time ran out before it was tried; give more with --search-seconds"
 
@@ -30,16 +30,6 @@ def missing_rows(attempts: Iterable[Attempt], candidate: Candidate) -> list[Atte
                 Attempt(step, behind, drift=candidate.drift, size_bytes=candidate.size_bytes, task=candidate.task)
             )
     return found
-
-
-def chain_key(candidate: Candidate) -> ChainKey:
-    """What a chain is called: the target where that is not the baseline's, then its steps with their options."""
-    return chain_of(candidate.target, candidate.steps)
-
-
-def chain_of(target: str, steps: Sequence[Step]) -> ChainKey:
-    """What a chain of these steps is called on a target."""
-    return (*(((target, ""),) if target else ()), *(step.key for step in steps))
 
 
 def step_of(offered: OfferedPass, options: dict[str, object] | None = None) -> Step:
@@ -92,6 +82,14 @@ def why_kept(attempt: Attempt, goal: Goal) -> str:
     if attempt.ratio is not None:
         return f"latency ratio {attempt.ratio:.2f} with it"
     return "part of the best model found"
+
+
+def why_no_faster(attempt: Attempt, found: Ratio) -> str:
+    """The reason for an attempt that was faster when it was explored only: both figures belong into the report."""
+    explored = f", {attempt.ratio:.2f} when explored" if attempt.ratio is not None else ""
+    interval, said = found.interval, f"latency ratio {found.value:.2f} in the final timing"
+    said += f" (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else f" ({found.rounds} of them)"
+    return f"not clearly faster than the original: {said}{explored}"
 
 
 def broken_bound(attempt: Attempt, bounds: Iterable[Bound]) -> str:

@@ -185,21 +185,15 @@ class RunSettings:
                 "--max-loss limits the loss of a metric, and none is given",
                 fix="add --metric top-1",
             )
-        if self.lossless and self.max_loss is not None:
-            raise OptimError.usage(
-                "conflicting-request",
-                "--lossless and --max-loss exclude each other",
-                "--lossless allows rounding error only",
-                fix="leave one of the two out",
-            )
         require_mismatch(self.max_mismatch)
-        if self.lossless and self.max_mismatch:
-            raise OptimError.usage(
-                "conflicting-request",
-                "--lossless and --max-mismatch exclude each other",
-                "--lossless allows rounding error only",
-                fix="leave one of the two out",
-            )
+        for option, is_given in (("--max-loss", self.max_loss is not None), ("--max-mismatch", self.max_mismatch > 0)):
+            if self.lossless and is_given:
+                raise OptimError.usage(
+                    "conflicting-request",
+                    f"--lossless and {option} exclude each other",
+                    "--lossless allows rounding error only",
+                    fix="leave one of the two out",
+                )
         require_max_drift(self.max_drift, f"leave it out for {DEFAULT_MAX_DRIFT:g}, or give --lossless")
         if self.max_batch_drift is not None and not 0 < self.max_batch_drift < math.inf:
             raise OptimError.usage(

@@ -55,6 +55,11 @@ class Step:
         return self.pass_name, repr(sorted(self.options.items()))
 
 
+def chain_of(target: str, steps: Iterable[Step]) -> ChainKey:
+    """What a chain of these steps is called on a target, which has no name on the baseline."""
+    return (*(((target, ""),) if target else ()), *(step.key for step in steps))
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A model made by a chain of steps from the original; the original itself has none.
@@ -85,6 +90,11 @@ class Candidate:
     def digest(self) -> str:
         """Digest of the model."""
         return self.model.digest
+
+    @property
+    def chain(self) -> ChainKey:
+        """What it is called."""
+        return chain_of(self.target, self.steps)
 
     @property
     def is_original(self) -> bool:

@@ -1,34 +1,29 @@
-"""Where candidates are tried and repaired: what each job is told, where its answer is kept, why it failed."""
+"""Where candidates are tried: what each job is told, where its answer is kept, why it failed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from optim._engine.compare.recast import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs import candidate as candidate_job
 from optim._engine.jobs import session_digests
 from optim._engine.jobs.recorded import last_lines
-from optim._engine.repair.costs import NodeCost
-from optim._engine.repair.found import MeasuredSet, Repair
+from optim._engine.search.board import Applied
 from optim._engine.search.deadline import GRACE_S
 from optim._engine.search.preparation import Preparation
 from optim._engine.search.restore import restore
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Application, Candidate, Step
-from optim.goal import Basis, ModelFigures
+from optim.goal import ModelFigures
 from optim.jobs.process import WorkerFailed
-from optim.jobs.wire import from_wire
 from optim.model import Model
 from optim.onnx.files import is_whole
-from optim.target import Target
 
 if TYPE_CHECKING:
     from optim.laboratory import Sensitivity
@@ -36,34 +31,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 2
 """Candidates applied at the same time on one machine: with more, each has less of the processors and of the memory."""
 
-_REPAIR_EVALUATIONS = 40
-"""Evaluations of one repair: more find a smaller set of nodes, where there is time for them. Where size is the goal, no
-race waits for that time, and each node less in the set is a smaller model: time alone bounds them."""
 
-_REPAIR_SAMPLES = 8
+REPAIR_SAMPLES = 8
 """Samples that a repair measures on: with more, its set holds on all of them more often, and it takes longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A candidate job's answer, or why there is none.
-
-    Attributes:
-        answer: None where it failed.
-        failure: why, one sentence.
-        ran_out: whether it was stopped for its time.
-        printed: the end of what a failing one printed.
-        trace: of the exception that ended it.
-        broke: whether the pass's own code broke.
-    """
-
-    answer: candidate_job.Answer | None
-    failure: str
-    seconds: float
-    ran_out: bool = False
-    printed: tuple[str, ...] = ()
-    trace: str = ""
-    broke: bool = False
 
 
 @dataclass(eq=False)
@@ -76,14 +46,6 @@ class Workbench(Preparation):
 
     made: set[Path] = field(default_factory=set, init=False)
     _tried: dict[str, Applied] = field(default_factory=dict, init=False)
-    _stopped: dict[str, tuple[float, Applied]] = field(default_factory=dict, init=False)
-    _node_costs: dict[str, dict[str, NodeCost]] = field(default_factory=dict, init=False)
-
-    def on(self, target: Target, versions: Mapping[str, str], requirements: Sequence[str] = ()) -> Self:
-        """The same run on another target."""
-        other = super().on(target, versions, requirements)
-        other._node_costs = {}
-        return other
 
     def aim_at(self, settings: RunSettings) -> None:
         """Go on with other settings, before anything is prepared: what keys say follows them."""
@@ -161,15 +123,12 @@ class Workbench(Preparation):
         self.teller.trying()
         if not anew and key in self._tried and _is_there(self._tried[key]):
             return replace(self._tried[key], seconds=0.0)
-        not_enough_s, stopped = self._stopped.get(key, (0.0, None))
-        if not anew and stopped is not None and timeout_s <= not_enough_s:  # it would be stopped again
-            return replace(stopped, seconds=0.0)
         tried = None if anew else self.runner.known(key, Applied, holds=_is_there)
         if tried is not None:
             self._note_made(tried)
             return tried
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
-        request = self._candidate_request(trial, self.prepared.explored)
+        request = self.candidate_request(trial, self.prepared.explored)
         started = self.turns.now()
         phases = ["applying"]
         try:
@@ -183,10 +142,7 @@ class Workbench(Preparation):
             trace = failed.details if failed.kind == "raised" else ""
             broke = failed.is_defect and phases[-1] == "applying"
             said = tuple(last_lines(failed.printed))
-            tried = Applied(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
-            if failed.kind in ("limit", "timeout"):
-                self._stopped[key] = (math.inf if failed.kind == "limit" else timeout_s), tried
-            return tried
+            return Applied(None, why, took, ran_out=failed.kind == "timeout", printed=said, trace=trace, broke=broke)
         tried = self._tried[key] = Applied(answer, "", self.turns.now() - started)
         self._note_made(tried)
         self.runner.keep(key, tried)
@@ -195,64 +151,6 @@ class Workbench(Preparation):
     def _note_made(self, tried: Applied) -> None:
         if tried.answer is not None and tried.answer.result.changed:
             self.made.add(tried.answer.result.model.path)
-
-    def repair(
-        self, trial: Application, tried: Applied, limit: float, seconds: float, most_s: float = math.inf
-    ) -> tuple[Repair | None, list[MeasuredSet]]:
-        """Returns which nodes a candidate that broke the budget must leave alone, and the sets that were measured.
-
-        There is None where none of them holds and gains anything.
-
-        Args:
-            trial: that candidate.
-            tried: what came of it.
-            limit: what it may drift.
-            seconds: after which nothing further is begun.
-            most_s: after which it is stopped whatever was begun.
-
-        Raises:
-            WorkerFailed: the repair failed before it had measured a set that holds.
-            OptimError[disk-full]: nothing that is tried next would come to anything either.
-        """
-        from optim._engine.repair import repair_job  # what a run from the cache needs none of
-
-        assert tried.answer is not None
-        whole = worst_drift(tried.answer.comparisons).relative_error
-        samples = self.prepared.compared[:_REPAIR_SAMPLES]
-        key = self.keys.repair(trial, limit, samples)
-        known = self.runner.known(key, repair_job.Answer)
-        if known is not None:
-            return known.repair, []
-        self.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
-        asked = self._candidate_request(trial, samples)
-        learned = self._node_costs.setdefault(_kind_of(trial), {})
-        most = None if self.goal.basis is Basis.SIZE else _REPAIR_EVALUATIONS
-        request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
-        held: list[Repair] = []
-        measured: list[MeasuredSet] = []
-
-        def note(event: Mapping[str, Any]) -> None:
-            if event["event"] == repair_job.HOLDS:
-                held.append(from_wire(Repair, event["repair"]))
-            elif event["event"] == repair_job.COSTS:
-                learned.update(from_wire(dict[str, NodeCost], event["costs"]))
-            elif event["event"] == repair_job.MEASURED:
-                measured.append(MeasuredSet(event["keep"], event["of"], event["drift"]))
-
-        try:
-            evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
-            whole_s = min(seconds + evaluation_s, most_s)
-            answer = self.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
-        except WorkerFailed as failed:
-            if failed.error and failed.error.reference == "disk-full":
-                raise failed.error from failed
-            self.restore(trial.candidate)
-            if not held and failed.kind != "timeout":
-                raise
-            return held[-1] if held else None, measured
-        if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
-            self.runner.keep(key, answer)
-        return answer.repair, measured
 
     def session_digests(self, models: Sequence[Model], seconds: float) -> dict[str, str]:
         """What the runtime makes of models, by their digest; empty for one that it does not open.
@@ -288,12 +186,13 @@ class Workbench(Preparation):
         from optim._engine.repair import sensitivity_job
 
         self.say(f"trying {trial.offered.name}{_short(trial.options)}")
-        asked = self._candidate_request(trial, self.prepared.compared[:_REPAIR_SAMPLES])
+        asked = self.candidate_request(trial, self.prepared.compared[:REPAIR_SAMPLES])
         replayed = self.prepared.explored[:1]  # outputs of every node are kept
         request = sensitivity_job.Request(asked, replayed, exact, seconds)
         return self.need(sensitivity_job.JOB, request, "measure")
 
-    def _candidate_request(self, trial: Application, samples: tuple[int, ...]) -> candidate_job.Request:
+    def candidate_request(self, trial: Application, samples: tuple[int, ...]) -> candidate_job.Request:
+        """What a job is asked that applies a pass and compares the result on some samples."""
         lossy = trial.candidate.is_lossy or trial.offered.over_models.lossy
         return candidate_job.Request(
             model=trial.candidate.model,
@@ -331,12 +230,6 @@ def _is_there(tried: Applied) -> bool:
     result = tried.answer.result
     variants = variant_models((result.interface,)) if result.interface else []
     return all(is_whole(model.path) for model in (result.model, *variants))
-
-
-def _kind_of(trial: Application) -> str:
-    """What trials have in common whose nodes cost about the same: the pass and its options, but for single nodes."""
-    options = {name: value for name, value in trial.options.items() if name not in ("keep", "finer")}
-    return f"{trial.offered.name} {sorted(options.items())!r}"
 
 
 def _candidate_failure(failed: WorkerFailed, phase: str) -> str:

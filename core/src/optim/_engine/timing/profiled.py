@@ -179,7 +179,9 @@ def read_timeline(path: Path, skipped: Collection[int], share: float, weights: M
     """
     events = json.loads(path.read_text(encoding="utf-8"))
     runs = [event for event in events if event["name"] == "model_run"]
-    whole = fastest([event for number, event in enumerate(runs) if number not in skipped], share, _duration)
+    whole = fastest(
+        [event for number, event in enumerate(runs) if number not in skipped], share, lambda one: float(one["dur"])
+    )
     whole.sort(key=lambda event: event["ts"])
     starts = [event["ts"] for event in whole]
 
@@ -202,10 +204,6 @@ def read_timeline(path: Path, skipped: Collection[int], share: float, weights: M
 def fastest(runs: Sequence[_Run], share: float, lasted: Callable[[_Run], float]) -> list[_Run]:
     """A share of some runs, those that lasted least; at least one."""
     return sorted(runs, key=lasted)[: max(1, round(share * len(runs)))]
-
-
-def _duration(event: dict[str, Any]) -> float:
-    return float(event["dur"])
 
 
 def _own_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ the target requires those on which it has nothing left to do. What was tried is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.jobs.recorded import last_lines
@@ -17,12 +18,11 @@ from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.explore.asking import Asker, Proposals
 from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import Promises
-from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.source_gate import SourceGate
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import NOT_TIMED, OUT_OF_TIME, step_of
 from optim._engine.search.select.chains import Chains
-from optim._engine.search.select.repair import Guess, Near, Repairs
+from optim._engine.search.select.repair import Guess, Repairs
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
@@ -55,8 +55,8 @@ class Expander:
         self._board = board
         self._time = time
         self._source = source
-        self._idle = IdleSettings(bench.session_digests, time)
         self._broken: dict[StepKey, tuple[str, str]] = {}
+        self._chains = chains
         self.promises = promises
         self.kernels = kernels
         self.asker = Asker(bench, time)
@@ -97,12 +97,12 @@ class Expander:
             for one in asked[planned.name].changing
             if one.result is not None
         ][:most]
-        idle = self._idle.reasons(candidate, found)
+        idle = self._chains.idle.reasons(candidate, found)
         return [one for one in found if one.digest not in idle]
 
     def without_idle(self, candidate: Candidate, tuned: Sequence[tuple[Candidate, Attempt]]) -> list[Candidate]:
         """Leaves out settings that change nothing; their rows say so."""
-        idle = self._idle.reasons(candidate, [one for one, _ in tuned])
+        idle = self._chains.idle.reasons(candidate, [one for one, _ in tuned])
         for one, attempt in tuned:
             if one.digest in idle:
                 attempt.settle(StepStatus.DROPPED, idle[one.digest])
@@ -162,7 +162,7 @@ class Expander:
         Where size is the goal, the stage repairs what a first look has found.
         """
         chain, reason = self._broken.get(step.key, ("", ""))
-        return "" if self._board.objective.basis is Basis.SIZE and chain == candidate.digest else reason
+        return "" if self._board.objective.goal.basis is Basis.SIZE and chain == candidate.digest else reason
 
     def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
         """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
@@ -173,7 +173,7 @@ class Expander:
 
     def step(self, one: Guess, seconds: float) -> Candidate | None:
         """Tries one step on a candidate; returns the chain, repaired if need be, or None if it does not hold."""
-        tried = one.after(self._bench.try_one(one.application, seconds))
+        tried = replace(one, tried=self._bench.try_one(one.application, seconds))
         made = self.judge(tried)
         return self.repairs.repair(tried) if made is None and self.repairs.is_near(tried) else made
 
@@ -191,11 +191,11 @@ class Expander:
             attempt.broke = answer.failure.is_defect
         attempt.not_here = answer.not_here
         attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
-        return Guess(planned, candidate, attempt, ())
+        return Guess(planned, candidate, attempt)
 
     def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
         """The step with the options that it held with on another chain; nothing where nobody knows any."""
-        options = self.repairs.known_for(one.attempt.step)
+        options = self.repairs.repaired_as.get(one.attempt.step.key)
         if options is None:
             return []
         again = self.guess(one.planned, one.parent, [Proposal(options)])
@@ -235,7 +235,7 @@ class Expander:
                     found[name] = new
         return list(found.values())
 
-    def _try_all(self, wanted: Sequence[Guess]) -> list[Near]:
+    def _try_all(self, wanted: Sequence[Guess]) -> list[Guess]:
         """Runs the candidate jobs, those that promise most first.
 
         What the user named gets what the run has left, the rest what the search has.
@@ -254,19 +254,19 @@ class Expander:
                 one.attempt.run_out(OUT_OF_TIME if one.attempt.drift is None else NOT_TIMED)
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def tried(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Near | None]:
+    def tried(self, guesses: Sequence[Guess], seconds: Callable[[int], float]) -> list[Guess | None]:
         """Runs the candidate jobs of guesses, for arguments see :meth:`Workbench.try_all`; None: it came too late."""
         self._bench.teller.more(len(guesses))
         outcomes = self._bench.try_all([one.application for one in guesses], seconds)
         pairs = zip(guesses, outcomes, strict=True)
-        return [one.after(outcome) if outcome is not None else None for one, outcome in pairs]
+        return [replace(one, tried=outcome) if outcome is not None else None for one, outcome in pairs]
 
-    def _repaired(self, tried: Sequence[Near]) -> Candidate | None:
+    def _repaired(self, tried: Sequence[Guess]) -> Candidate | None:
         """Returns the closest of the candidates that broke the budget, repaired, if it holds then."""
         closest = self.repairs.closest(tried)
         return self.repairs.repair(closest) if closest is not None else None
 
-    def judge(self, one: Near) -> Candidate | None:
+    def judge(self, one: Guess) -> Candidate | None:
         """Returns the chain with this step if it holds; its row says why not."""
         candidate, attempt, tried = one.parent, one.attempt, one.tried
         self.promises.note_seconds(attempt.step.pass_name, tried.seconds)

@@ -21,18 +21,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.deadline import Deadline
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
-from optim._engine.search.select.repair import Guess, Near
+from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
 from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
+from optim.goal import Basis
 from optim.passes import Role, Stage
 
 _SHARE, _TRIES = 1 / 3, 0.7
@@ -41,11 +41,11 @@ part of it in which candidates may begin: the rest is for timing them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Near):
+class Look(Guess):
     """A guess that ran, with the chain that it made, and whether that holds."""
 
-    candidate: Candidate
-    holds: bool
+    candidate: Candidate = field(kw_only=True)
+    holds: bool = field(kw_only=True)
 
 
 class FirstLooks:
@@ -55,11 +55,11 @@ class FirstLooks:
         together: the fusions that gained and the lossy step that gained most, in one chain, where it was timed.
     """
 
-    def __init__(self, expander: Expander, clock: Clock, time: Deadline) -> None:
+    def __init__(self, expander: Expander, clock: Clock) -> None:
         self._expander = expander
         self._clock = clock
         self._board = board = clock.board
-        self._time = time
+        self._time = clock.time
         self._objective = board.objective
         self._promises: Promises = expander.promises
         self._repairs = expander.repairs
@@ -174,10 +174,10 @@ class FirstLooks:
         """What the goal makes small, to the original's; None where it has no figure."""
         if self._objective.is_latency:
             return item.ratio
-        if self._objective.has_clock:
+        if self._objective.goal.basis is Basis.CLOCK:
             return self._board[item.candidate].hoped
-        original = self._objective.figure(Measured(self._board.original, ITSELF), self._clock.base)
-        figure = self._objective.figure(item, self._clock.base)
+        original = self._objective.figure(Measured(self._board.original, ITSELF))
+        figure = self._objective.figure(item)
         return figure / original if math.isfinite(figure) and 0 < original < math.inf else None
 
     def sizes(self, plan: Plan) -> list[Measured]:
@@ -207,14 +207,14 @@ class FirstLooks:
         looks = [self._look(one) for one in self._expander.tried(guesses, seconds) if one is not None]
         return [look for look in looks if look is not None]
 
-    def _look(self, one: Near) -> Look | None:
+    def _look(self, one: Guess) -> Look | None:
         candidate = self._expander.judge(one)
         holds = candidate is not None
         if candidate is None:
             if not self._repairs.is_near(one) or one.tried.answer is None:
                 return None
             candidate = one.parent.after(one.attempt.step, one.tried.answer.result, one.tried.answer.size_bytes)
-        return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate, holds)
+        return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate=candidate, holds=holds)
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
         """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
@@ -258,7 +258,7 @@ class FirstLooks:
         left = ratio if one.others else self._left_by_repair(one, ratio)
         return math.log(max(left, 0.01)) / max(one.attempt.seconds, 0.1)
 
-    def _left_by_repair(self, one: Near, ratio: float) -> float:
+    def _left_by_repair(self, one: Guess, ratio: float) -> float:
         """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
         gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
         return 1.0 - gained * (1.0 - ratio)

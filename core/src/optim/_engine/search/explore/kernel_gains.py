@@ -43,18 +43,15 @@ _LEAST_RATIO = 0.05
 class KernelGains:
     """The kernels of one run's backend.
 
-    Args:
-        work: share of the model's work by operator, 0..1, as it is guessed by its weights.
-
     Attributes:
         measures: whether kernels are timed where they are not known yet; tests go by tables.
     """
 
     measures: ClassVar[bool] = True
 
-    def __init__(self, bench: Workbench, work: Mapping[str, float]) -> None:
+    def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self._work = work
+        self._work = bench.work  # share of each operator, 0..1, guessed by its weights
         self._ratios: tuple[KernelRatio, ...] = ()
         self._rows: Mapping[str, float] = {}
 

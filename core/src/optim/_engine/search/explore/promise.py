@@ -118,15 +118,10 @@ class Promises:
             return ""
         return f"expected latency ratio about {expected:.2f}, and the best so far has {best:.2f}"
 
-    def beneath(self, ratio: float) -> float:
-        """The latency to expect of such a model beneath the later step that gains most of those that hold."""
-        return ratio * math.exp(-max(map(self.gain, self.later), default=0.0))
-
     @property
-    def later(self) -> list[Step]:
-        """Steps that make another model of what fusions leave, and of which it is known that they hold and gain."""
-        lossy = [one for one in self._held.values() if one.stage in BENEATH]
-        return [one for one in lossy if self._gained.get(one.key, 0.0) > TOO_LITTLE]
+    def has_later(self) -> bool:
+        """Whether a step that makes another model of what fusions leave holds, and gains."""
+        return any(one.stage in BENEATH and self._gained.get(key, 0.0) > TOO_LITTLE for key, one in self._held.items())
 
     @property
     def best_gain(self) -> float:

@@ -19,14 +19,13 @@ from dataclasses import replace
 from typing import ClassVar
 
 from optim._engine.jobs.offer import Proposal
-from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.search.deadline import LATER
 from optim._engine.search.experience import Experience, WonStep, keep, nearest, read, with_names, with_places
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
-from optim._engine.search.select.all_samples import note_objections
 from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
 from optim._engine.search.taste import DIFFER
 from optim._engine.store import Store
@@ -50,7 +49,6 @@ class Recall:
         say: tells whoever waits what is tried.
         plan: passes of the run.
         expander: has steps tried.
-        figure: tells what the goal makes small, of a model that was measured.
 
     Attributes:
         is_on: whether records are read and written; tests of searches go without.
@@ -59,24 +57,14 @@ class Recall:
 
     is_on: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        store: Store,
-        say: Callable[[str], None],
-        plan: Plan,
-        expander: Expander,
-        clock: Clock,
-        time: Deadline,
-        figure: Callable[[Measured], float],
-    ) -> None:
+    def __init__(self, store: Store, say: Callable[[str], None], plan: Plan, expander: Expander, clock: Clock) -> None:
         self._store = store
         self._say = say
         self._plan = plan
         self._expander = expander
         self._clock = clock
         self._board = clock.board
-        self._time = time
-        self._figure = figure
+        self._time = clock.time
         self.won: Experience | None = None
         self._run: Experience | None = None
         self._known: list[Experience] = []
@@ -140,8 +128,8 @@ class Recall:
     def skip(self, why: str) -> None:
         """Has the rows of all passes that were not tried say why."""
         tried = {attempt.step.pass_name for attempt in self._board.attempts}
-        for planned in (planned for those in self._plan.stages.values() for planned in those):
-            if planned.ordered.name not in tried:
+        for planned in self._plan.passes:
+            if planned.name not in tried:
                 row = self._board.open(step_of(planned.offered), self._board.original)
                 row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
 
@@ -194,7 +182,7 @@ class Recall:
             items = [Measured(candidate)]
         else:
             items = self._clock.first_look([candidate], LOOK_S, on_all_samples=True)
-            note_objections(self._board, [candidate])
+            self._board.note_objections([candidate])
         self._board.explored(items)
         for item in items:
             self._board.timed(item, None)
@@ -209,12 +197,12 @@ class Recall:
 
     def _to_original(self, item: Measured) -> float | None:
         """The goal's figure to the original's; None if one of them is not known."""
-        found, before = self._figure(item), self._figure(Measured(self._board.original, ITSELF))
+        found, before = self._board.figure(item), self._board.figure(Measured(self._board.original, ITSELF))
         return found / before if 0 < before < math.inf and found < math.inf else None
 
     def _made(self, one: Experience) -> Candidate | None:
         """The chain of a record on this original, repaired if need be; None if a step of it does not hold here."""
-        plan = {planned.ordered.name: planned for those in self._plan.stages.values() for planned in those}
+        plan = {planned.name: planned for planned in self._plan.passes}
         candidate = self._board.original
         for step in one.chain:
             planned, seconds = plan.get(step.name), min(self._time.timeout_s, self._time.before(LATER))

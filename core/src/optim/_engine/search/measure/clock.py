@@ -41,13 +41,11 @@ class Clock:
         races: of the run.
         board: what was found of each model.
         time: what the search has.
-        base: the original in the last race.
         proves: whether that was a race of the end.
     """
 
     def __init__(self, races: Races, board: Board, time: Deadline) -> None:
         self.races, self.board, self.time = races, board, time
-        self.base: LaneResult | None = None
         self.proves = False
         self._goal = board.objective.goal
         self._decides = self._goal.basis in (Basis.CALLS, Basis.CLOCK)
@@ -81,7 +79,7 @@ class Clock:
             if self._goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted("explore", self.races.prepared.explored, gated=True))
-            self.time.lanes.note_lanes(self.base.open_s if self.base else 0.0)
+            self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
@@ -95,12 +93,6 @@ class Clock:
         fewest = AGAIN_LANES if costs.is_slow else LEAST_LANES
         least = min(least, max(fewest, int(left_s / 2 / costs.lane_s)))
         return max(least, int(left_s * share / costs.lane_s))
-
-    @property
-    def _may_time_again(self) -> bool:
-        """Whether there is time for a second race of what contends."""
-        costs = self.time.lanes
-        return self.time.spare_s > costs.again_s - costs.race_s / 2
 
     def first_look(
         self, candidates: Sequence[Candidate], seconds: float, *, on_all_samples: bool = False
@@ -170,7 +162,7 @@ class Clock:
             The figures of both races together, see :func:`~optim._engine.search.measure.lane_figures.joined`. What does
             not run a second time has an objection.
         """
-        if not self._may_time_again:
+        if self.time.spare_s <= self.time.lanes.again_s:
             self.time.note(_ONCE)
             return list(items)
         self.races.say(f"timing {_models(items)} again in fresh processes")
@@ -212,8 +204,8 @@ class Clock:
         A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
         base, results = self.races.race(candidates, effort, wanted)
-        if self.base is None or not base.out_of_time:
-            self.base = base
+        if self.board.objective.base is None or not base.out_of_time:
+            self.board.objective.base = base
         for candidate, result in zip(candidates, results, strict=True):
             if result.late:
                 self.board[candidate].is_late = True

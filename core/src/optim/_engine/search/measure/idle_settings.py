@@ -27,24 +27,21 @@ class IdleSettings:
 
     Args:
         find: what the runtime makes of models, in so many seconds: :meth:`Workbench.session_digests`.
-        of_winner: whether it is about what won.
     """
 
-    def __init__(
-        self, find: Callable[[Sequence[Model], float], Mapping[str, str]], time: Deadline, *, of_winner: bool = False
-    ) -> None:
+    def __init__(self, find: Callable[[Sequence[Model], float], Mapping[str, str]], time: Deadline) -> None:
         self._find = find
         self._time = time
-        self._of_winner = of_winner
         self._spent_s = self._spent_until = 0.0
         self._digests: dict[str, str] = {}
 
-    def reasons(self, candidate: Candidate, others: Sequence[Candidate]) -> dict[str, str]:
+    def reasons(self, candidate: Candidate, others: Sequence[Candidate], *, of_winner: bool = False) -> dict[str, str]:
         """Why some of ``others`` are nothing new to the runtime, by their digest.
 
         Args:
             candidate: a model.
             others: the same graph under other settings, the best guess first; or what steps made of it.
+            of_winner: whether it is about what won.
 
         Returns:
             A sentence for each that is the same as ``candidate`` or as one before it.
@@ -53,7 +50,7 @@ class IdleSettings:
             return {}
         models = [one.model for one in (candidate, *others)]
         alike = Counter(map(_entries, models))
-        self._ask([model for model in models if alike[_entries(model)] > 1])
+        self._ask([model for model in models if alike[_entries(model)] > 1], of_winner)
         first: dict[str, Candidate] = {}
         found: dict[str, str] = {}
         for one in (candidate, *others):
@@ -66,17 +63,17 @@ class IdleSettings:
         return found
 
     def same_graph(self, one: Candidate, other: Candidate) -> bool:
-        """Whether the runtime makes the same graph of both, whatever else their settings change; False if unknown."""
-        self._ask((one.model, other.model))
+        """Whether the runtime makes the same graph of what won and of another; False if unknown."""
+        self._ask((one.model, other.model), of_winner=True)
         first, second = (self._digests.get(model.digest, "").partition(":")[0] for model in (one.model, other.model))
         return bool(first) and first == second
 
-    def _ask(self, models: Iterable[Model]) -> None:
+    def _ask(self, models: Iterable[Model], of_winner: bool) -> None:
         """Finds what the runtime makes of models of which no earlier look said it."""
         new, time = [model for model in models if model.digest not in self._digests], self._time
         left_s, began = _SHARE * time.search_s - self._spent_s, time.now()
         if new:
-            self._digests |= self._find(new, max(_LEAST_S, time.end_s) if self._of_winner else left_s)
+            self._digests |= self._find(new, max(_LEAST_S, time.end_s) if of_winner else left_s)
             self._spent_s += time.now() - max(began, self._spent_until)  # threads that ask together spend it once
             self._spent_until = time.now()
 

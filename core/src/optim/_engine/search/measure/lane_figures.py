@@ -99,12 +99,12 @@ _MOST_MISSED = 0.05
 """Share of cases in which the median may lie outside its interval: 1 - 95 %."""
 
 
-def paired_ratio(candidate: Sequence[float], base: Sequence[float]) -> Ratio:
+def paired_ratio(candidate: Sequence[float], base: Sequence[float] | float = 1.0) -> Ratio:
     """Median of the ratios round by round, with :func:`median_interval`.
 
     Args:
         candidate: a time a round.
-        base: the times of the base in the same rounds; same unit, same length, at least one.
+        base: the times of the base in the same rounds; same unit, same length, at least one. 1: they are ratios.
     """
     ratios = np.asarray(candidate, float) / np.asarray(base, float)
     low, high = median_interval(ratios)

@@ -12,7 +12,7 @@ rounds asks other runs for quiet. As a job it runs on another machine too: its l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -30,15 +30,22 @@ from optim._engine.search.measure.lane_figures import (
     sample_calls,
     throughput,
 )
-from optim._engine.search.measure.race_lanes import Lane, LateLane, look, open_lanes
-from optim._engine.search.measure.race_rounds import Rounds, paired_times, round_ratios, run_rounds
+from optim._engine.search.measure.race_lanes import (
+    Lane,
+    LateLane,
+    Rounds,
+    look,
+    open_lanes,
+    paired_times,
+    round_ratios,
+    run_rounds,
+)
 from optim._engine.search.state import LaneResult
 from optim._engine.search.turns import Turns, quiet
 from optim.jobs.process import WorkerFailed
 
 MODULE = __name__
 
-Admit = Callable[[int, Ready], bool]
 Turn = Callable[[], AbstractContextManager[None]]
 
 
@@ -66,11 +73,14 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What :func:`race` is told.
+    """What is timed against what.
 
     Attributes:
-        effort: see there; None: the base is looked at, and nothing is timed.
-        admission: see there.
+        base: what the others are timed against.
+        lanes: the others.
+        effort: how long to look; None: the base is looked at, and nothing is timed.
+        seed: of the order in a round.
+        admission: which lanes may race; all do by default.
         timeout_s: for a look.
         opens_beside: whether lanes may be opened while another run has the clock: there is memory for both.
     """
@@ -86,7 +96,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it returns."""
+    """The base's own result, whose ratio is 1, and one result a lane, in order."""
 
     base: LaneResult
     lanes: tuple[LaneResult, ...]
@@ -108,61 +118,40 @@ def run(request: Request, turns: Turns) -> Answer:
         return Answer(look(request.base, request.timeout_s), ())
     if request.opens_beside:
         turns.await_quiet_end()
-    with nullcontext() if request.opens_beside else turns.turn():
-        base, lanes = race(
-            request.base,
-            request.lanes,
-            request.effort,
-            request.seed,
-            request.admission,
-            turns.turn if request.opens_beside else nullcontext,
-        )
-    return Answer(base, tuple(lanes))
+        return race(request, request.effort, turns.turn)
+    with turns.turn():
+        return race(request, request.effort)
 
 
-def race(
-    base: LaneRequest,
-    lanes: Sequence[LaneRequest],
-    effort: Effort,
-    seed: int,
-    admit: Admit | None = None,
-    turn: Turn = nullcontext,
-) -> tuple[LaneResult, list[LaneResult]]:
-    """Time ``lanes`` against ``base``.
+def race(request: Request, effort: Effort, turn: Turn = nullcontext) -> Answer:
+    """Time lanes against the base.
+
+    If the time is over before the base is open, nothing has figures; each result says so.
 
     Args:
-        base: what the others are timed against.
-        lanes: the others.
+        request: the lanes.
         effort: how long to look.
-        seed: of the order in a round.
-        admit: whether a lane may race, by its place and what it said before; all do by default.
         turn: at the machine's clock, for the rounds; whoever has it already leaves it out.
-
-    Returns:
-        The base's own result (ratio 1) and one result a lane, in order.
-
-    Where the time is over before the base is open, nothing has figures; each result says so.
 
     Raises:
         WorkerFailed: the base itself does not run.
     """
     started = time.monotonic()
     end = started + effort.whole_s
-    opened = open_lanes(base, lanes, effort, end)
+    opened = open_lanes(request.base, request.lanes, effort, end)
     open_s = (time.monotonic() - started) / len(opened)
     try:
         if isinstance(opened[0], LateLane):
-            return LaneResult(open_s=open_s, cut_short=True, out_of_time=True, late=opened[0].late), [
-                LaneResult(out_of_time=True) for _ in lanes
-            ]
+            unopened = LaneResult(open_s=open_s, cut_short=True, out_of_time=True, late=opened[0].late)
+            return Answer(unopened, tuple(LaneResult(out_of_time=True) for _ in request.lanes))
         if isinstance(opened[0], WorkerFailed):
             raise opened[0]
         running = {i: lane for i, lane in enumerate(opened) if isinstance(lane, Lane)}
         for i, one in running.items():
-            one.racing = i == 0 or admit is None or admit(i - 1, one.ready)
+            one.racing = i == 0 or request.admission is None or request.admission(i - 1, one.ready)
         asked = time.monotonic()
         with turn(), quiet() if effort.patience_s else nullcontext():
-            rounds = run_rounds(running, effort, seed, end + time.monotonic() - asked)
+            rounds = run_rounds(running, effort, request.seed, end + time.monotonic() - asked)
     finally:
         for lane in opened:
             if isinstance(lane, Lane):
@@ -181,7 +170,8 @@ def race(
             results.append(LaneResult("", lane.ready, out_of_time=is_late, late=late, processor_s=lane.processor_s))
         else:
             results.append(_figures(lane, running[0], rounds))
-    return replace(results[0], open_s=open_s, cut_short=rounds.cut_short), results[1:]
+    base = replace(results[0], open_s=open_s, cut_short=rounds.cut_short)
+    return Answer(base, tuple(results[1:]))
 
 
 def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
@@ -189,7 +179,7 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
     own, other = paired_times(lane, base, rounds.kept)
     base_ms = np.median(paired_times(base, base, rounds.kept)[0], axis=0) * 1e3
     by_round = round_ratios(lane, base, rounds.kept)
-    ratio = paired_ratio(by_round, [1.0] * len(by_round))
+    ratio = paired_ratio(by_round)
     own_ms = np.exp(np.log(own).mean(axis=1)) * 1e3
     each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(

@@ -44,11 +44,6 @@ _FREE_SHARE = 0.5
 class TimingFailed(OptimError):  # noqa: N818 - it states what happened, and is no kind of error of its own to a user
     """The original, or the device it runs on, failed while something was timed: no race can be run any more."""
 
-    @classmethod
-    def of(cls, error: OptimError, release: str) -> TimingFailed:
-        """What was raised, with the distribution that runs the original where nothing else is blamed."""
-        return cls(error.reference, error.what, error.cause, error.fix, error.package or release, error.status)
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -194,7 +189,8 @@ class Races:
             reason,
             "run it again; if it fails again, check the free memory and use optim --debug",
         )
-        return TimingFailed.of(found, self._release)
+        package = found.package or self._release
+        return TimingFailed(found.reference, found.what, found.cause, found.fix, package, found.status)
 
     def _race(
         self, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None

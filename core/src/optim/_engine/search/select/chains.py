@@ -6,17 +6,13 @@ A shorter chain does without settings that change nothing, and without steps tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from optim._engine.search.board import Board
+from optim._engine.search.board import Applied, Board
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.state import Candidate, Measured, Step, StepStatus
 from optim.goal import FASTER
 from optim.passes import Role
-
-if TYPE_CHECKING:
-    from optim._engine.search.workbench import Applied
 
 _OF_LOAD = (
     "undecided: other programs used the machine, so the gain of a session setting is uncertain; require it with --with"
@@ -28,6 +24,8 @@ class Chains:
 
     Args:
         try_step: tries one on a candidate, in so many seconds: :meth:`Workbench.try_step`.
+
+    Attributes:
         idle: tells what changes nothing.
     """
 
@@ -37,7 +35,7 @@ class Chains:
         self._try_step = try_step
         self._board = board
         self._time = time
-        self._idle = idle
+        self.idle = idle
 
     def apply(self, steps: Sequence[Step], on: Candidate | None = None) -> Candidate | None:
         """Applies steps to ``on``, or to the original; None where one changes nothing or fails there."""
@@ -75,7 +73,7 @@ class Chains:
         """
         if candidate.target or any(map(self.was_asked_for, candidate.steps)):
             return False
-        reason = self._idle.reasons(self._board.original, [candidate]).get(candidate.digest)
+        reason = self.idle.reasons(self._board.original, [candidate], of_winner=True).get(candidate.digest)
         attempt = self._board.find(candidate)
         if reason is not None and attempt is not None:
             attempt.settle(StepStatus.DROPPED, reason)
@@ -93,7 +91,7 @@ class Chains:
         found = item.candidate
         while item.is_disturbed and found.steps and self.only_set(found.steps[-1:]):
             plain = self.apply(found.steps[:-1])
-            if plain is None or not self._idle.same_graph(plain, found):
+            if plain is None or not self.idle.same_graph(plain, found):
                 break
             attempt = self._board.find(found)
             if attempt is not None:

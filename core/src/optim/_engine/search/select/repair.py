@@ -9,22 +9,25 @@ With goal accuracy, what keeps within the bounds is brought nearer to the origin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
-from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, Repair, why_none
-from optim._engine.search.board import Board
-from optim._engine.search.deadline import LATER, Deadline
+from optim._engine.repair.costs import NodeCost
+from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, MeasuredSet, Repair, why_none
+from optim._engine.search.board import NOT_TRIED, Applied, Board
+from optim._engine.search.deadline import GRACE_S, LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.rows import step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.state import Application, Attempt, Candidate, Step, StepKey
 from optim._engine.search.taste import TURN
-from optim._engine.search.workbench import Applied, Workbench
+from optim._engine.search.workbench import REPAIR_SAMPLES, Workbench
+from optim.goal import Basis
 from optim.jobs.process import WorkerFailed
+from optim.jobs.wire import from_wire
 
 MARGIN = 0.97
 """Share of what is allowed that a repair aims at where another drift than the one it measures decides: that of further
@@ -38,30 +41,33 @@ _NO_NEARER = 0.9
 """Of a drift: a tenth less is not worth a repair."""
 
 
+_MOST_EVALUATIONS = 40
+"""Evaluations of one repair: more find a smaller set of nodes, where there is time for them. Where size is the goal, no
+race waits for that time, and each node less in the set is a smaller model: time alone bounds them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A proposal of a pass for a chain: the pass, the chain, the row, and what else the pass proposes there."""
+    """A proposal of a pass for a chain, and what came of it.
+
+    Attributes:
+        planned: the pass.
+        parent: the chain.
+        attempt: the row.
+        others: what else the pass proposes there.
+        tried: what the job said.
+    """
 
     planned: Planned
     parent: Candidate
     attempt: Attempt
-    others: tuple[Proposal, ...]
+    others: tuple[Proposal, ...] = ()
+    tried: Applied = NOT_TRIED
 
     @property
     def application(self) -> Application:
         """The step and the chain that a job tries."""
         return Application(self.parent, self.planned.offered, self.attempt.step.options)
-
-    def after(self, tried: Applied) -> Near:
-        """The guess with what came of it."""
-        return Near(self.planned, self.parent, self.attempt, self.others, tried)
-
-
-@dataclass(frozen=True, slots=True)
-class Near(Guess):
-    """A guess that was tried, with what the job said; it may be repaired."""
-
-    tried: Applied
 
     @property
     def key(self) -> tuple[str, StepKey]:
@@ -91,10 +97,11 @@ class Repairs:
 
     Attributes:
         near: what may be repaired with more time.
+        repaired_as: the options that repairs found, by the step that broke the budget.
     """
 
     def __init__(
-        self, bench: Workbench, board: Board, time: Deadline, chains: Chains, judge: Callable[[Near], Candidate | None]
+        self, bench: Workbench, board: Board, time: Deadline, chains: Chains, judge: Callable[[Guess], Candidate | None]
     ) -> None:
         self._bench = bench
         self._budget = board.budget
@@ -102,9 +109,10 @@ class Repairs:
         self._time = time
         self._judge = judge
         self._chains = chains
-        self._repaired_as: dict[StepKey, dict[str, Any]] = {}
+        self._node_costs: dict[str, dict[str, NodeCost]] = {}
+        self.repaired_as: dict[StepKey, dict[str, Any]] = {}
         self._found: dict[tuple[str, StepKey], Candidate | None] = {}
-        self.near: dict[tuple[str, StepKey], Near] = {}
+        self.near: dict[tuple[str, StepKey], Guess] = {}
 
     def aim(self, tried: Applied) -> float:
         """Returns the drift that a repair aims at while exploring.
@@ -120,7 +128,7 @@ class Repairs:
         times = self._board.of_model(tried.answer.result.model).times_too_far
         return drift / times * MARGIN if times > 1 else drift * PART_FOR_THE_METRIC
 
-    def is_near(self, one: Near) -> bool:
+    def is_near(self, one: Guess) -> bool:
         """Whether it is beyond the budget by so little that it may be repaired, or some nodes overflow."""
         answer = one.tried.answer
         if "keep" not in one.attempt.step.options or answer is None or not answer.comparisons:
@@ -131,15 +139,11 @@ class Repairs:
         limit = self.aim(one.tried)
         return limit < worst_drift(answer.comparisons).relative_error < REPAIRABLE * limit
 
-    def closest(self, tried: Sequence[Near]) -> Near | None:
+    def closest(self, tried: Sequence[Guess]) -> Guess | None:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
         return min(filter(self.is_near, tried), key=lambda one: one.drift, default=None)
 
-    def known_for(self, step: Step) -> dict[str, Any] | None:
-        """Returns the options that a repair of a step found on another chain; None where nobody knows."""
-        return self._repaired_as.get(step.key)
-
-    def repair(self, one: Near) -> Candidate | None:
+    def repair(self, one: Guess) -> Candidate | None:
         """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
         if one.key not in self._found:
             self._found[one.key] = self._repair(one)
@@ -148,11 +152,11 @@ class Repairs:
             self.near.pop(one.key, None)
         return self._found[one.key]
 
-    def leave(self, one: Near) -> None:
+    def leave(self, one: Guess) -> None:
         """Note what may be repaired with more time."""
         self.near[one.key] = one
 
-    def repair_on(self, is_wanted: Callable[[Near], bool]) -> Candidate | None:
+    def repair_on(self, is_wanted: Callable[[Guess], bool]) -> Candidate | None:
         """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
         with self._time.lending():
             for one in sorted(self.near.values(), key=lambda one: one.made_bytes):
@@ -165,7 +169,7 @@ class Repairs:
                         return found
         return None
 
-    def _repair(self, one: Near) -> Candidate | None:
+    def _repair(self, one: Guess) -> Candidate | None:
         """Tries the candidate with as many nodes left in float as the budget takes; returns it if it holds.
 
         The report gets a row for it, or the reason why there is none.
@@ -175,12 +179,12 @@ class Repairs:
         repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
         if repair is None:
             return None
-        options = self._repaired_as[broken.step.key] = _keeping(broken.step, repair)
-        again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent), ())
+        options = self.repaired_as[broken.step.key] = _keeping(broken.step, repair)
+        again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent))
         again.attempt.notes = (repair.text(offered.over_models.kept),)
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
-        seconds = max(named_s, self._time.for_repaired)
-        return self._judge(again.after(self._bench.try_one(again.application, seconds)))
+        seconds = max(named_s, self._time.for_reapplying)
+        return self._judge(replace(again, tried=self._bench.try_one(again.application, seconds)))
 
     def _find(
         self,
@@ -202,21 +206,77 @@ class Repairs:
             seen: where the candidate was seen to be beyond the budget.
         """
         kept, began = trial.offered.over_models.kept, self._time.now()
+        measured: list[MeasuredSet] = []
         if min(within_s) <= (0.0 if self._time.must else _LEAST * row.seconds):
             row.unrepaired = f"not repaired{seen}: no search time left"
             return None
         try:
-            repair, measured = self._bench.repair(trial, tried, limit, *within_s)
+            repair, why = self._measure(trial, tried, limit, within_s, measured), ""
         except WorkerFailed as failed:
             error = failed.error
-            why = f"{error.what}: {error.cause}" if error else failed.reason
-        else:
-            if repair is not None and repair.work <= MOST_WORK_KEPT:
-                return repair
-            why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else ""
-            why = why or why_none(measured, limit, kept, self._time.now() - began)
-        row.unrepaired = f"not repaired{seen}: {why}"
+            repair, why = None, f"{error.what}: {error.cause}" if error else failed.reason
+        if repair is not None and repair.work <= MOST_WORK_KEPT:
+            return repair
+        why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else why
+        row.unrepaired = f"not repaired{seen}: {why or why_none(measured, limit, kept, self._time.now() - began)}"
         return None
+
+    def _measure(
+        self,
+        trial: Application,
+        tried: Applied,
+        limit: float,
+        within_s: tuple[float, float],
+        measured: list[MeasuredSet],
+    ) -> Repair | None:
+        """Returns the nodes that a candidate must leave alone; None where no set of them holds and gains anything.
+
+        For its arguments see :meth:`_find`; ``measured`` gets the sets that were measured.
+
+        Raises:
+            WorkerFailed: the repair failed before it had measured a set that holds.
+            OptimError[disk-full]: nothing that is tried next would come to anything either.
+        """
+        from optim._engine.repair import repair_job  # what a run from the cache needs none of
+
+        assert tried.answer is not None
+        bench, (seconds, most_s) = self._bench, within_s
+        whole = worst_drift(tried.answer.comparisons).relative_error
+        samples = bench.prepared.compared[:REPAIR_SAMPLES]
+        key = bench.keys.repair(trial, limit, samples)
+        known = bench.runner.known(key, repair_job.Answer)
+        if known is not None:
+            return known.repair
+        bench.say(f"repairing {trial.offered.name}: drift {whole:.3g}, {limit:.3g} allowed")
+        others = sorted((name, value) for name, value in trial.options.items() if name not in ("keep", "finer"))
+        learned = self._node_costs.setdefault(f"{trial.offered.name} {others!r}", {})  # alike whichever nodes are left
+        most = None if bench.goal.basis is Basis.SIZE else _MOST_EVALUATIONS
+        asked = bench.candidate_request(trial, samples)
+        request = repair_job.Request(asked, whole, limit, most, min(seconds, most_s), dict(learned))
+        held: list[Repair] = []
+
+        def note(event: Mapping[str, Any]) -> None:
+            if event["event"] == repair_job.HOLDS:
+                held.append(from_wire(Repair, event["repair"]))
+            elif event["event"] == repair_job.COSTS:
+                learned.update(from_wire(dict[str, NodeCost], event["costs"]))
+            elif event["event"] == repair_job.MEASURED:
+                measured.append(MeasuredSet(event["keep"], event["of"], event["drift"]))
+
+        evaluation_s = max(GRACE_S, 2 * tried.seconds)  # the one that was begun in time
+        whole_s = min(seconds + evaluation_s, most_s)
+        try:
+            answer = bench.runner.call(repair_job.JOB, request, timeout_s=whole_s, on_event=note)
+        except WorkerFailed as failed:
+            if failed.error and failed.error.reference == "disk-full":
+                raise failed.error from failed
+            bench.restore(trial.candidate)
+            if not held and failed.kind != "timeout":
+                raise
+            return held[-1] if held else None
+        if answer.repair is not None and not answer.repair.rough:  # with more time another run may find a better one
+            bench.runner.keep(key, answer)
+        return answer.repair
 
     def on_all_samples(self, candidate: Candidate, most_s: float = math.inf) -> Candidate | None:
         """Leaves more nodes of a candidate in float, at the end of a search; the result is not measured yet.

@@ -113,14 +113,24 @@ class Contest:
     def time_originals(self) -> None:
         """Time the original on each beside the baseline, in a few rounds; on the baseline its ratio is 1."""
         for one in self.entrants:
-            if one.bench.original.target:
-                self._time_original(one)
+            if not one.bench.original.target:
+                continue
+            one.bench.say("timing the original against the baseline")
+            effort = first_look(one.beam.time)
+            base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
+            if result.ratio is None:
+                one.fail(result.failure or _NOT_TIMED)
+                continue
+            one.beam.board.objective.base = base
+            one.beam.start = replace(one.beam.start, lane=result)
+            if not one.objection:
+                one.beam.board.explored([one.beam.start])
 
     def recalled(self) -> tuple[Entrant, list[Measured]] | None:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
         names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
         found = [(one, items) for one in there if (items := one.beam.recalled(names))]
-        return min(found, key=lambda pair: pair[0].beam.rank.figure(pair[1][0]), default=None)
+        return min(found, key=lambda pair: pair[0].beam.board.figure(pair[1][0]), default=None)
 
     def end_with(self, winner: Entrant) -> None:
         """Have the other targets say that they were not searched, because what won before on this one won again."""
@@ -181,7 +191,7 @@ class Contest:
 
     def may_beat(self, one: Entrant, winner: Measured, of: Entrant) -> bool:
         """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
-        best, proven = self._best(one), of.beam.rank.figure(winner)
+        best, proven = self._best(one), of.beam.board.figure(winner)
         if best <= DIFFER * proven:
             return True
         if self._objective.is_latency:
@@ -190,7 +200,7 @@ class Contest:
 
     def is_better(self, one: tuple[Measured, Entrant], other: tuple[Measured, Entrant]) -> bool:
         """Whether a result is better than that of another target: by the goal, else by what the report compares."""
-        figure, others = (of.beam.rank.figure(item) for item, of in (one, other))
+        figure, others = (of.beam.board.figure(item) for item, of in (one, other))
         if abs(figure - others) > SAME * others:
             return figure < others
         return beats(one[0], other[0])
@@ -198,21 +208,9 @@ class Contest:
     def _best(self, one: Entrant) -> float:
         """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
         best = next(iter(one.ranking), None)
-        if best is None or self._objective.excess(best, one.beam.clock.base):
+        if best is None or one.beam.board.objective.excess(best):
             return math.inf
-        return one.beam.rank.figure(best)
-
-    def _time_original(self, one: Entrant) -> None:
-        one.bench.say("timing the original against the baseline")
-        effort = first_look(one.beam.time)
-        base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
-        if result.ratio is None:
-            one.fail(result.failure or _NOT_TIMED)
-            return
-        one.beam.clock.base = base
-        one.beam.start = replace(one.beam.start, lane=result)
-        if not one.objection:
-            one.beam.board.explored([one.beam.start])
+        return one.beam.board.figure(best)
 
     @contextmanager
     def _on(self, one: Entrant) -> Iterator[None]:
@@ -226,7 +224,7 @@ class Contest:
     def _held(self, one: Entrant, items: Sequence[Measured]) -> list[Measured]:
         """What may be delivered, best first: the original there only where it is right."""
         found = [item for item in items if item.candidate.steps or not one.objection]
-        return one.beam.rank.of(found)
+        return one.beam.board.ranked(found)
 
 
 def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]) -> list[Entrant]:
