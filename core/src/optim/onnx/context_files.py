@@ -43,7 +43,7 @@ _FITS = {ARTEFACT: re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"), ATTACHMENT: A
 
 
 def named_files(path: Path, prefix: str) -> dict[str, Path]:
-    """The artefacts or the attachments of a graph, by what the pass or the run folder calls them."""
+    """Returns the artefacts or the attachments of a graph, by what the pass or the run folder calls them."""
     metadata = {entry.key: entry.value for entry in onnx.load(path, load_external_data=False).metadata_props}
     return {
         key.removeprefix(prefix): path.parent / file
@@ -53,7 +53,7 @@ def named_files(path: Path, prefix: str) -> dict[str, Path]:
 
 
 def name_files(graph: ir.Model, prefix: str, files: Mapping[str, Path | str], *, beside: bool = False) -> None:
-    """Name the artefacts or the attachments that a graph has from now on.
+    """Names the artefacts or the attachments that a graph has from now on.
 
     Args:
         graph: changed in place; it then refers to files by their whole paths, until they are stored.
@@ -82,7 +82,7 @@ def name_files(graph: ir.Model, prefix: str, files: Mapping[str, Path | str], *,
 
 
 def _naming(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The entries of metadata that name files, in order; a stranger's model may have others of that beginning."""
+    """Returns the entries of metadata that name files; a stranger's model may have others of that beginning."""
     return {
         key: file
         for key, file in sorted(metadata.items())
@@ -141,7 +141,7 @@ def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:
 
 
 def _stored(source: Path, store: Path) -> str:
-    """The name of a file in the store, where it is copied to unless it lies there."""
+    """Returns the name of a file in the store, and copies it there unless it lies there."""
     if source.parent.resolve() == store.resolve():
         return source.name
     store.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def deliver_contexts(graph: ir.Model, store: Path, folder: Path, name: str) -> l
 
 
 def _refer(graph: ir.Model, to: Callable[[str, str], str]) -> None:
-    """Have a graph refer to its files by other names; take out metadata that only looks as if it named files.
+    """Has a graph refer to its files by other names, and takes out metadata that only looks as if it named files.
 
     Args:
         graph: changed in place.

@@ -112,7 +112,7 @@ def keep_by_digest(temporary: Path, final: Path) -> None:
 
 @contextmanager
 def unnamed_file(store: Path) -> Iterator[Path]:
-    """A file of the store whose name follows from its content; it is removed unless it gets that name."""
+    """Gives a file of the store for content that names it. The file is removed unless it gets its name."""
     with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
         temporary = Path(stream.name)
     try:

@@ -72,7 +72,7 @@ def resolve(graph: ir.Model) -> None:
 
 
 def resolved(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """The tensor itself, or the one in a file of the user's that a tensor of the store stands for."""
+    """Returns the tensor itself, or the one in a file of the user's that a tensor of the store stands for."""
     path = linked_path(str(tensor.location)) if isinstance(tensor, ir.ExternalTensor) else None
     if path is None or not isinstance(tensor, ir.ExternalTensor):
         return tensor
@@ -81,7 +81,7 @@ def resolved(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 
 def proto_for_store(graph: ir.Model) -> onnx.ModelProto:
-    """A graph as a message, in which linked tensors say where their files are in the form of the store."""
+    """Serializes a graph. Linked tensors say where their files are in the form of the store."""
     values = [value for part in graph.graphs() for value in part.initializers.values()]
     linked = [(value, value.const_value) for value in values if isinstance(value.const_value, LinkedTensor)]
     for value, tensor in linked:
@@ -172,12 +172,12 @@ def point_from(graph: onnx.ModelProto, folder: Path) -> None:
 
 
 def external_tensors(graph: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """The tensors whose data lies in a file, those of attributes and functions too."""
+    """Yields the tensors whose data lies in a file, those of attributes and functions too."""
     return (tensor for tensor in _get_all_tensors(graph) if uses_external_data(tensor))
 
 
 def place_of(tensor: onnx.TensorProto) -> dict[str, str]:
-    """What a tensor says of its file: ``location``, ``offset``, ``length``."""
+    """Returns what a tensor says of its file: ``location``, ``offset``, ``length``."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 

@@ -64,7 +64,7 @@ def work_by_weight(path: Path) -> dict[str, float]:
 
 
 def _shares(work: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """The share of each name in all multiplications; names without any are left out."""
+    """Adds up multiplications by name, and returns the share of each name that has any."""
     added: Counter[str] = Counter()
     for name, multiplied in work:
         added[name] += multiplied
@@ -159,7 +159,7 @@ def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
 
 
 def plain_domain(name: str) -> str:
-    """The name of a domain; that of the standard one, which has two, is empty."""
+    """Returns the name of a domain; empty for the standard domain, which has two names."""
     return "" if name == "ai.onnx" else name
 
 

@@ -44,7 +44,7 @@ class Inexact:
 def needed_settings(
     backend: HeldBackend, model: Model, target: Target, without: Collection[str]
 ) -> ExactSettings | None:
-    """The settings that the original may need; None also for users who exclude the pass: they accept its outputs."""
+    """Returns the settings that the original may need; None for users who exclude the pass: they accept its outputs."""
     exact = backend.exact_settings(model, target)
     return None if exact is None or exact.pass_name in without else exact
 

@@ -31,7 +31,7 @@ def find_metric(spec: MetricSpec) -> Metric:
     """
     if spec.program is not None:
         return metric_of_program(spec, spec.program)
-    if spec.is_function:
+    if spec.names_code:
         return _users(spec)
     offer = load_registry(only=[spec.plugin] if spec.plugin else None).offer("metric", spec.name)
     if isinstance(offer.value, MetricFamily):
@@ -43,7 +43,7 @@ def find_metric(spec: MetricSpec) -> Metric:
 
 def metric_digest(spec: MetricSpec) -> str:
     """Returns what its figures depend on beside its name and options: the source of a user's function, hex."""
-    if not spec.is_function or spec.in_python:
+    if not spec.names_code:
         return ""
     path = inspect.getsourcefile(import_here(spec.name.partition(":")[0]))
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""

@@ -54,7 +54,7 @@ def _is_same(one: Table, path: Path, other: Table, other_path: Path) -> bool:
 
 
 def _is_equal(one: onnx.TensorProto, path: Path, other: onnx.TensorProto, other_path: Path) -> bool:
-    """Whether constants of two graphs are equal. Weights in one place, as those that no pass changed, are not read."""
+    """Compares constants of two graphs. Does not read weights that lie in one place, as those that no pass changed."""
     if one.data_type == onnx.TensorProto.STRING:
         return list(one.string_data) == list(other.string_data)
     a, b = (resolved(ir.serde.deserialize_tensor(*pair)) for pair in ((one, path.parent), (other, other_path.parent)))

@@ -182,7 +182,7 @@ def measure_each(samples: Iterable[tuple[Outputs, Mapping[str, NDArray[np.bool_]
 
 
 def _many(parts: Sequence[Part]) -> int:
-    """How many elements count."""
+    """Returns how many elements count."""
     return sum(count(weight, one.shape) for one, weight in parts)
 
 

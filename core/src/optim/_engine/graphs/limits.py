@@ -161,7 +161,7 @@ def _why_unknown(op_type: str, domain: str, version: int) -> tuple[str, str]:
 
 
 def _foreign_nodes(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str]]:
-    """Each node that is no call of a function of the model itself, with its domain."""
+    """Yields each node that is no call of a function of the model itself, with its domain."""
     own = {(plain_domain(function.domain), function.name) for function in model.functions}
     for node in walk_nodes(model):
         domain = plain_domain(node.domain)
