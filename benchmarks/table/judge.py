@@ -89,7 +89,7 @@ class Gate:
         merged: Any = {}
         for original, outputs in zip(self.expected, found, strict=True):
             other = elements(dict(zip(self.names, outputs, strict=True)))
-            merged = merge_samples(merged, compare_sample(original, other, {}, (), (), self.variations))
+            merged = merge_samples(merged, compare_sample(original, other, {}, None, self.variations))
         compared = list(merged.values())
         if problem := next((f"{one.name}: {one.problem}" for one in compared if one.problem), ""):
             raise ValueError(problem)

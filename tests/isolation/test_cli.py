@@ -9,7 +9,7 @@ import pytest
 from wheels import make_wheel
 
 from optim._engine.cli.main import main
-from optim.isolation.packages import install_package, is_package
+from optim_plugins.diagnose.installation.packages import install_package, is_package
 
 
 @pytest.mark.parametrize(("what", "package"), [("inc", False), ("./inc", True), ("inc-1.0-py3-none-any.whl", True)])

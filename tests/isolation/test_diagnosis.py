@@ -15,8 +15,8 @@ from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.survey import survey_plugins
 from optim.isolation.environments import MARKER, Isolation
-from optim_plugins.diagnose.doctor.environment import diagnose
-from optim_plugins.diagnose.doctor.examine import Severity, _environments
+from optim_plugins.diagnose.installation.environment import diagnose
+from optim_plugins.diagnose.installation.examine import Severity, _environments
 
 WANTED = Isolation("tiny", ("first==1.0", "the-second==1.0"), Path("unused.py"))
 AGAIN = "optim plugins remove tiny && optim plugins install tiny"
@@ -59,15 +59,15 @@ def test_the_list_of_plugins_says_ok_only_where_the_environment_is_there(folder)
     registry = load_registry(only=["inc"])
     (plugin,) = registry.plugins
     (shown,) = survey_plugins(registry)
-    assert (shown.state, shown.runs) == (State.NOT_INSTALLED, "isolated")
-    assert shown.reason.endswith("optim plugins install inc")
+    assert (shown.plugin.state, shown.runs) == (State.NOT_INSTALLED, "isolated")
+    assert shown.plugin.reason.endswith("optim plugins install inc")
     marker = json.loads((folder / MARKER).read_text())
     folder = folder.rename(folder.with_name("inc"))
     (folder / MARKER).write_text(
         json.dumps(marker | {"requirements": list(plugin.implementation.OPTIM_ISOLATED.requirements)})
     )
     (shown,) = survey_plugins(registry)
-    assert (shown.state, shown.reason) == (State.OK, "")
+    assert (shown.plugin.state, shown.plugin.reason) == (State.OK, "")
 
 
 def test_for_another_python_than_the_pins_have_the_command_names_one(folder):

@@ -210,7 +210,7 @@ def test_without_the_standard_plugins_the_doctor_is_a_command_to_install(environ
 
 _DOCTOR = """
 import sys
-from optim_plugins.diagnose.doctor.command import doctor
+from optim_plugins.diagnose.installation.doctor import doctor
 sys.exit(doctor.main(["--json"], standalone_mode=False))
 """
 

@@ -94,10 +94,10 @@ class Context:
         Raises:
             OptimError[bad-artefact]: a name is not valid for a file, or a file is missing.
         """
-        from optim.onnx.context_files import attach, set_artefacts, store_contexts
+        from optim.onnx.context_files import ARTEFACT, ATTACHMENT, name_files, store_contexts
 
-        set_artefacts(graph, artefacts or {})
-        attach(graph, attachments or {})
+        name_files(graph, ARTEFACT, artefacts or {})
+        name_files(graph, ATTACHMENT, attachments or {}, beside=True)
         if artefacts or attachments:
             store_contexts(graph, self.store, self.store)
         return self._keep(graph, model.session if session is None else session)

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from optim._engine.gate.drift import OutputComparison
     from optim.arrays import Array, Outputs
 
@@ -50,22 +47,18 @@ def compare_outputs(
     from optim._engine.gate.drift import merge_samples
     from optim._engine.gate.outputs import compare_output as compare
     from optim._engine.gate.outputs import compare_sample, elements
-    from optim._engine.gate.variation import measure
+    from optim._engine.gate.variation import measure_each
 
     masks = iter(valid)
     found = []
     for original, other in samples:
         counted = {name: mask.astype(bool) for name, mask in next(masks, {}).items()}
         found.append((elements(original), elements(other), counted))
-    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
-    for original, _, counted in found:
-        for name, array in original.items():
-            gathered.setdefault(name, []).append((array, counted.get(name)))
-    variations = {name: measure(arrays) for name, arrays in gathered.items()}
+    variations = measure_each((original, counted) for original, _, counted in found)
     merged: dict[str, OutputComparison] = {}
     for original, other, counted in found:
         lost = {name: array for name, array in original.items() if name not in other}
-        compared = compare_sample(lost, other, {}, (), (), variations)
+        compared = compare_sample(lost, other, {}, None, variations)
         for name, array in original.items():
             if name in other:
                 compared.append(compare(name, array, other[name], counted.get(name), variations[name]))
@@ -95,7 +88,7 @@ def relative_distance(original: Array, other: Array) -> float:
     finite = np.isfinite(a)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(b[finite]).all():
         return math.inf
-    counted = finite & (~np.isin(a, sentinels_of([a], [finite])) | (a != b))
+    counted = finite & (~np.isin(a, sentinels_of([(a, finite)])) | (a != b))
     a, b = a[counted], b[counted]
     unit = power_of_two(max(float(np.abs(one).max(initial=0.0)) for one in (a, b)))
     a, b = a / unit, b / unit

@@ -173,16 +173,16 @@ class Model:
     @property
     def attachments(self) -> Mapping[str, Path]:
         """Files that this model and all models made from it have (``optim.Context.save``), by name."""
-        from optim.onnx.context_files import attachments_of
+        from optim.onnx.context_files import ATTACHMENT, named_files
 
-        return attachments_of(self.path)
+        return named_files(self.path, ATTACHMENT)
 
     @property
     def artefacts(self) -> Mapping[str, Path]:
         """Files made from this graph (``optim.Context.save``), by their name for the backend."""
-        from optim.onnx.context_files import artefacts_of
+        from optim.onnx.context_files import ARTEFACT, named_files
 
-        return artefacts_of(self.path)
+        return named_files(self.path, ARTEFACT)
 
     def ir(self) -> onnx_ir.Model:
         """Reads the graph as a new onnx-ir model with memory-mapped weights. The caller may change it."""

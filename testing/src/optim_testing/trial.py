@@ -165,7 +165,7 @@ class Trial:
                         "the pass returned no interface that says so",
                         "a pass that changes inputs or outputs must return PassResult(interface=...)",
                     )
-                comparisons = compare_sample(expected, got, feeds, self.model.inputs, self.model.outputs, variations)
+                comparisons = compare_sample(expected, got, feeds, self.model, variations)
                 drift = drift.worst(worst_drift(comparisons))
         return drift
 

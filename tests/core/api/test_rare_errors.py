@@ -139,7 +139,7 @@ def test_words_that_cannot_be_meant_are_refused(
 
 
 def test_what_was_installed_and_is_no_plugin_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("optim.isolation.packages.install_package", lambda name, alone: "click")
+    monkeypatch.setattr("optim_plugins.diagnose.installation.packages.install_package", lambda name, alone: "click")
     assert main(["plugins", "install", "click"]) == ExitStatus.USAGE
     assert "error[no-plugin-inside]: click was installed" in capsys.readouterr().err
 

@@ -36,11 +36,12 @@ def test_without_optim_testing_it_says_how_to_install_it(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_optim_plugins_the_doctor_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [["doctor"], ["install", "inc"], ["remove", "inc"]], ids=lambda words: words[0])
+def test_without_optim_plugins_its_commands_say_how_to_install_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **wanted: importlib.metadata.EntryPoints())
-    assert main(["plugins", "doctor", "--json"]) == ExitStatus.USAGE
+    assert main(["plugins", *words, "--json"]) == ExitStatus.USAGE
     said = "".join(capsys.readouterr())
     assert "plugins-missing" in said
     assert "pip install ./plugins" in said

@@ -12,7 +12,8 @@ onnxruntime.set_default_logger_severity(4)
 
 def runner(model):
     session = onnxruntime.InferenceSession(model.path, providers=["CPUExecutionProvider"])
-    return lambda feeds: session.run(None, dict(feeds))
+    names = [one.name for one in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(None, dict(feeds)), strict=True))
 
 
 def made(tmp_path, proto, *, checked=True, seed=0, **options):

@@ -201,7 +201,7 @@ def test_samples_whose_outputs_are_nan_are_left_out(tmp_path):
 
 def test_a_model_that_always_gives_nan_still_gets_feeds(tmp_path):
     model = write(encoder(), tmp_path / "m.onnx")
-    assert len(synthesize_feeds(model, tmp_path / "feeds", 0, check=lambda _: [np.array([np.nan])])) == 8
+    assert len(synthesize_feeds(model, tmp_path / "feeds", 0, check=lambda _: {"y": np.array([np.nan])})) == 8
 
 
 def test_ctrl_c_in_a_check_is_not_taken_for_a_refusal(tmp_path):
@@ -228,7 +228,7 @@ def test_made_up_inputs_are_no_larger_than_there_is_room_for(tmp_path):
 
     def only_large(feeds):
         seen.append(feeds["x"].nbytes)
-        return []
+        return {}
 
     feeds = synthesize_feeds(model, tmp_path / "feeds", 0, check=only_large)
     assert max(seen) <= 256 << 20

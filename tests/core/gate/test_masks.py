@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.gate.outputs import compare_sample, valid_positions
-from optim.model import TensorInfo
+from optim.model import Model, TensorInfo
 
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int64)
 """Two sequences of four positions, three of them padding."""
@@ -19,13 +21,18 @@ def mask_info(name="attention_mask", shape=("batch", "seq")):
     return TensorInfo(name, "int64", shape)
 
 
+def masked(masks, outputs):
+    """A model with these masks as inputs."""
+    return Model(Path("model.onnx"), "", tuple(masks), tuple(outputs), {}, 10)
+
+
 def drift_with_noise_at(valid, *, shape=("batch", "seq", 8), array_shape=(BATCH, SEQUENCE, 8), feeds=None, masks=None):
     """Drift of an output that differs by a lot where ``valid`` (over batch and axis 1) says so."""
     reference = np.ones(array_shape, np.float32)
     other = reference + 5 * np.asarray(valid, np.float32).reshape(*np.shape(valid), *[1] * (len(array_shape) - 2))
     feeds = {"attention_mask": MASK} if feeds is None else feeds
     info = TensorInfo("y", "float32", shape)
-    found = compare_sample({"y": reference}, {"y": other}, feeds, masks or [mask_info()], [info])
+    found = compare_sample({"y": reference}, {"y": other}, feeds, masked(masks or [mask_info()], [info]))
     return worst_drift(found).relative_error
 
 
@@ -56,7 +63,9 @@ def test_nan_at_padding_is_wrong_if_the_reference_has_a_number_there():
     with_nan = np.where((MASK == 0)[..., None], np.nan, numbers).astype(np.float32)
     info = TensorInfo("y", "float32", ("batch", "seq", 8))
     for reference, other, problem in ((numbers, with_nan, "at padded positions"), (with_nan, numbers, "")):
-        (found,) = compare_sample({"y": reference}, {"y": other}, {"attention_mask": MASK}, [mask_info()], [info])
+        (found,) = compare_sample(
+            {"y": reference}, {"y": other}, {"attention_mask": MASK}, masked([mask_info()], [info])
+        )
         assert problem in found.problem
         assert bool(problem) == bool(found.problem)
 
@@ -64,7 +73,7 @@ def test_nan_at_padding_is_wrong_if_the_reference_has_a_number_there():
 def test_top1_agreement_counts_real_rows_only():
     reference = np.tile(np.array([0, 1], np.float32), (BATCH, SEQUENCE, 1))
     other = np.where((MASK == 0)[..., None], reference[..., ::-1], reference)
-    (found,) = compare_sample({"y": reference}, {"y": other}, {"attention_mask": MASK}, [mask_info()], [])
+    (found,) = compare_sample({"y": reference}, {"y": other}, {"attention_mask": MASK}, masked([mask_info()], []))
     assert found.top1_agreement == 1.0
 
 
@@ -77,10 +86,10 @@ def test_another_axis_of_the_same_size_is_not_the_sequence():
 def test_the_symbolic_name_decides_between_two_axes_of_one_size():
     reference = np.ones((BATCH, 4, 4), np.float32)
     info = TensorInfo("y", "float32", ("batch", "heads", "seq"))
-    valid = valid_positions("y", reference, {"attention_mask": MASK}, (mask_info(),), info)
+    valid = valid_positions("y", reference, {"attention_mask": MASK}, masked([mask_info()], [info]))
     assert valid is not None
     assert valid.shape == (BATCH, 1, SEQUENCE)
-    assert valid_positions("y", reference, {"attention_mask": MASK}, (mask_info(),), None) is None
+    assert valid_positions("y", reference, {"attention_mask": MASK}, masked([mask_info()], [])) is None
 
 
 def test_an_output_of_another_batch_is_not_masked():
@@ -90,13 +99,13 @@ def test_an_output_of_another_batch_is_not_masked():
 def test_a_mask_without_padding_masks_nothing():
     reference = np.ones((BATCH, SEQUENCE, 8), np.float32)
     full = {"attention_mask": np.ones_like(MASK)}
-    assert valid_positions("y", reference, full, (mask_info(),), None) is None
+    assert valid_positions("y", reference, full, masked([mask_info()], [])) is None
 
 
 def test_an_input_that_is_no_mask_of_zeros_and_ones_masks_nothing():
     reference = np.ones((BATCH, SEQUENCE, 8), np.float32)
     for name, array in (("attention_mask", MASK * 7), ("attention_mask", MASK[None]), ("input_ids", MASK)):
-        assert valid_positions("y", reference, {name: array}, (mask_info(name),), None) is None
+        assert valid_positions("y", reference, {name: array}, masked([mask_info(name)], [])) is None
 
 
 def test_an_all_padding_sample_compares_nothing():
@@ -108,7 +117,7 @@ def test_a_mask_of_padding_or_of_scattered_positions_hides_nothing():
     scattered = np.array(MASK)
     scattered[0, ::2] = 0
     for name, mask in (("key_padding_mask", MASK), ("attention_mask", scattered)):
-        assert valid_positions("y", reference, {name: mask}, (mask_info(name),), None) is None
+        assert valid_positions("y", reference, {name: mask}, masked([mask_info(name)], [])) is None
 
 
 def test_each_output_is_masked_by_the_mask_of_its_own_side():

@@ -48,7 +48,7 @@ class FixesBatch(Pass):
         return APPLICABLE
 
     def inputs_for(self, options, model):
-        return fixed_inputs(model.inputs, {"batch": 1}, {})
+        return fixed_inputs(model.inputs, {"batch": 1})
 
     def apply(self, model, options, context):
         raise NotImplementedError

@@ -12,8 +12,8 @@ from optim._engine.graphs.ingest import ingest
 from optim.context import Context, MeasuringContext
 from optim.errors import OptimError
 from optim.onnx.context_files import ARTEFACT
-from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver_model, describe_model, model_size_bytes
+from optim.onnx.external_data import external_files, model_size_bytes
+from optim.onnx.files import deliver_model, describe_model
 from optim.target import Target
 from optim_testing import models
 

@@ -20,8 +20,8 @@ from optim.context import Context
 from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
 from optim.onnx.digests import graph_digest, model_digest
-from optim.onnx.external_data import external_files
-from optim.onnx.files import deliver_model, describe_model, is_whole, model_size_bytes, save_in_store
+from optim.onnx.external_data import external_files, model_size_bytes
+from optim.onnx.files import deliver_model, describe_model, is_whole, save_in_store
 from optim.onnx.sessions import PLAIN_CPU
 
 

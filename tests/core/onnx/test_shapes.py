@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim.errors import OptimError
 from optim.model import TensorInfo
-from optim.onnx.shapes import fix_dimensions, fix_shapes, require_shapes_of, shapes_of_feeds
+from optim.onnx.shapes import fix_shapes, require_shapes_of, shapes_of_feeds
 
 _INPUTS = (TensorInfo("ids", "int64", ("batch", "seq")), TensorInfo("mask", "float32", ("batch", None)))
 
@@ -51,7 +51,7 @@ def _shapes(graph: ir.Model) -> dict[str, tuple[int | str | None, ...] | None]:
 
 def test_a_shape_fixes_whatever_shares_its_dimensions_and_all_that_follows() -> None:
     graph = _graph()
-    assert fix_shapes(graph, {"ids": (2, 7)}) == {"batch": 2, "seq": 7}
+    assert fix_shapes(graph, {}, {"ids": (2, 7)}) == {"batch": 2, "seq": 7}
     shapes = _shapes(graph)
     assert shapes["mask"] == (2, 7)
     assert shapes["embedded"] == shapes["out"] == (2, 7, 4)
@@ -60,14 +60,14 @@ def test_a_shape_fixes_whatever_shares_its_dimensions_and_all_that_follows() -> 
 
 def test_one_named_dimension_leaves_the_other_dynamic() -> None:
     graph = _graph()
-    fix_dimensions(graph, {"batch": 3})
+    fix_shapes(graph, {"batch": 3})
     assert _shapes(graph)["ids"] == (3, "seq")
     assert _shapes(graph)["out"] == (3, "seq", 4)
 
 
 def test_dimensions_without_a_name_are_fixed_by_the_inputs_shape() -> None:
     graph = _graph((None, None))
-    fix_shapes(graph, {"ids": (1, 5), "mask": (1, 5)})
+    fix_shapes(graph, {}, {"ids": (1, 5), "mask": (1, 5)})
     assert _shapes(graph)["mask"] == (1, 5)
 
 
@@ -83,21 +83,21 @@ def test_dimensions_without_a_name_are_fixed_by_the_inputs_shape() -> None:
 )
 def test_shapes_that_cannot_be_are_refused(shapes: dict[str, tuple[int, ...]], reference: str, words: str) -> None:
     with pytest.raises(OptimError) as raised:
-        fix_shapes(_graph(), shapes)
+        fix_shapes(_graph(), {}, shapes)
     assert raised.value.reference == reference
     assert words in str(raised.value)
 
 
 def test_a_size_that_is_fixed_already_is_not_changed() -> None:
     graph = _graph()
-    fix_dimensions(graph, {"batch": 3})
+    fix_shapes(graph, {"batch": 3})
     with pytest.raises(OptimError, match="has a fixed size 3, not 1"):
-        fix_shapes(graph, {"ids": (1, 5)})
+        fix_shapes(graph, {}, {"ids": (1, 5)})
 
 
 def test_unknown_dimensions_list_those_that_exist() -> None:
     with pytest.raises(OptimError, match="known: batch, seq"):
-        fix_dimensions(_graph(), {"width": 3})
+        fix_shapes(_graph(), {"width": 3})
 
 
 def test_samples_of_one_shape_say_the_shape() -> None:
@@ -115,6 +115,6 @@ def test_samples_of_two_shapes_conflict() -> None:
 
 def test_samples_that_the_fixed_model_would_not_take_are_refused() -> None:
     graph = _graph()
-    fix_shapes(graph, {"ids": (1, 5)})
+    fix_shapes(graph, {}, {"ids": (1, 5)})
     with pytest.raises(OptimError, match="input 'ids' would not take"):
         require_shapes_of(graph, [{"ids": np.zeros((1, 5), np.int64)}, {"ids": np.zeros((1, 6), np.int64)}])

@@ -267,8 +267,8 @@ def optim_targets():
 """,
     )
     (surveyed,) = survey_plugins(load_registry(only={"acme"}))
-    assert surveyed.state == "unavailable"
-    assert surveyed.reason == "a: no device /dev/acme; c: its probe raised OSError: no bus"
+    assert surveyed.plugin.state == "unavailable"
+    assert surveyed.plugin.reason == "a: no device /dev/acme; c: its probe raised OSError: no bus"
 
 
 def test_what_a_hook_prints_stays_off_stdout(site, device, capfd):

@@ -113,7 +113,7 @@ def drift_of(outcome):
     for model in models:
         session = open_session(model.path, model.session)
         found.append(dict(zip([o.name for o in session.get_outputs()], session.run(None, sample), strict=True)))
-    return worst_drift(compare_sample(*found, sample, models[0].inputs, models[0].outputs)).relative_error
+    return worst_drift(compare_sample(*found, sample, models[0])).relative_error
 
 
 # The default search.

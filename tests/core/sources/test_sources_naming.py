@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,13 @@ import pytest
 import optim
 from optim._engine.cli.main import main
 from optim._engine.cli.request import source_request
+from optim._engine.plugins import registry
+from optim._engine.plugins.registry import load_registry
+from optim._engine.runs import run
 from optim._engine.sources.naming import needs_export
 from optim.errors import ExitStatus, OptimError
+
+USES = (partial(optim.run, output="never"), optim.bench, partial(optim.export, output="never"))
 
 
 def test_a_factory_and_a_model_folder_are_exported_first(tmp_path: Path) -> None:
@@ -26,24 +33,40 @@ def test_the_name_of_a_model_on_a_hub_says_how_to_make_a_folder_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OptimError) as caught:
-        needs_export("sentence-transformers/all-MiniLM-L6-v2")
-    assert caught.value.reference == "source-is-hub-name"
-    assert caught.value.fix.startswith("optim run hf://")
-    assert "hf://sentence-transformers/all-MiniLM-L6-v2" in caught.value.fix
+    for use in USES:
+        with pytest.raises(OptimError) as caught:
+            use("sentence-transformers/all-MiniLM-L6-v2")
+        assert caught.value.reference == "source-is-hub-name"
+        assert caught.value.fix.startswith("optim run hf://")
+        assert "hf://sentence-transformers/all-MiniLM-L6-v2" in caught.value.fix
+    assert not list(tmp_path.iterdir())
     (tmp_path / "models").mkdir()
     assert not needs_export("models/typo")  # a folder of that name is there: a mistyped path
 
 
 def test_weights_without_a_model_are_refused(tmp_path: Path) -> None:
-    for name in ("model.safetensors", "model.pt"):
+    for name, use in product(("model.safetensors", "model.pt"), USES):
         (tmp_path / name).write_bytes(b"weights")
         with pytest.raises(OptimError) as caught:
-            needs_export(str(tmp_path / name))
+            use(str(tmp_path / name))
         assert caught.value.reference == "source-is-weights"
-    with pytest.raises(OptimError) as caught:
-        needs_export(str(tmp_path))
-    assert caught.value.reference == "source-without-config" and "model.pt" in caught.value.cause
+    for use in USES:
+        with pytest.raises(OptimError) as caught:
+            use(str(tmp_path))
+        assert caught.value.reference == "source-without-config" and "model.pt" in caught.value.cause
+
+
+def test_a_source_needs_the_plugin_that_exports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = load_registry(only=["ort"])
+    for module in (registry, run):
+        monkeypatch.setattr(module, "load_registry", lambda *names, **words: absent)
+    (tmp_path / "config.json").write_text("{}")
+    for use in (partial(optim.run, output=tmp_path / "out"), optim.bench):
+        with pytest.raises(OptimError, match="cannot be exported to ONNX") as refused:
+            use(tmp_path)
+        assert refused.value.reference == "plugin-missing"
+        assert refused.value.fix == "in a clone of optim: pip install ./plugins"
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_not_there_and_what_is_no_model_folder_cannot_be_exported(

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from optim._engine import json_file
 from optim._engine.json_file import read_json
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"a": [1, "é"]}', encoding="utf-8")
     assert read_json(path) == {"a": [1, "é"]}
-    assert read_json(path, max_bytes=path.stat().st_size) == {"a": [1, "é"]}
+    monkeypatch.setattr(json_file, "_MAX_BYTES", path.stat().st_size)
+    assert read_json(path) == {"a": [1, "é"]}
 
 
 @pytest.mark.parametrize(
@@ -28,11 +30,14 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         (b" " * 2_000_000, "larger than 1 MiB"),
     ],
 )
-def test_what_is_wrong_with_it_is_a_value_error(tmp_path: Path, content: bytes, says: str) -> None:
+def test_what_is_wrong_with_it_is_a_value_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str
+) -> None:
+    monkeypatch.setattr(json_file, "_MAX_BYTES", 1 << 20)
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=says):
-        read_json(path, max_bytes=1 << 20)
+        read_json(path)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

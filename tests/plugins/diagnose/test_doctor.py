@@ -14,7 +14,7 @@ from optim._engine.cli.main import main
 from optim._engine.plugins.discovery import installed_names
 from optim._engine.plugins.permission import DISABLE_VARIABLE
 from optim._engine.plugins.registry import load_registry
-from optim_plugins.diagnose.doctor.examine import Severity, examine
+from optim_plugins.diagnose.installation.examine import Severity, examine
 
 __all__ = ["Site", "installation"]
 
@@ -54,7 +54,7 @@ def test_two_builds_of_onnxruntime_are_a_broken_pair(site):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_runtime_whose_files_went_with_another_build_is_found_without_importing_it(site, monkeypatch, there):
-    monkeypatch.setattr("optim_plugins.diagnose.doctor.examine._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim_plugins.diagnose.installation.examine._RUNTIMES", ("a-runtime",))
     (distribution(site, "a-runtime") / "RECORD").write_text("a_runtime/__init__.py,,\na_runtime/state.so,,\n")
     (site.folder / "a_runtime").mkdir()
     (site.folder / "a_runtime" / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -66,7 +66,7 @@ def test_a_runtime_whose_files_went_with_another_build_is_found_without_importin
 
 
 def test_without_a_runtime_the_extra_that_brings_one_is_told(site, monkeypatch):
-    monkeypatch.setattr("optim_plugins.diagnose.doctor.examine._RUNTIMES", ("a-runtime",))
+    monkeypatch.setattr("optim_plugins.diagnose.installation.examine._RUNTIMES", ("a-runtime",))
     assert [(one.severity, one.fix) for one in found("onnxruntime")] == [
         (Severity.NOTE, "pip install 'onnxruntime>=1.24.2,<1.33'")
     ]

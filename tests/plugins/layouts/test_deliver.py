@@ -19,11 +19,11 @@ from optim._engine.cli.main import optim as command
 from optim._engine.runs.session_file import write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus
-from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph
+from optim.layout import Laid, Layout, Result, place_graph
 from optim.onnx.files import describe_model
 from optim.onnx.sessions import PLAIN_CPU
 from optim_plugins.layouts import plugin
-from optim_plugins.layouts.deliver.not_carried import not_carried
+from optim_plugins.layouts.carried_settings import disabled_as_config, not_carried
 from optim_testing import models
 
 OPENER = """

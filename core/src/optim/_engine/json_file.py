@@ -11,12 +11,8 @@ _MAX_BYTES = 64 << 20
 """A report of ten thousand attempts has 20 MB, an index of a sharded model 10 MB; parsed, each takes ten times that."""
 
 
-def read_json(path: Path, *, max_bytes: int = _MAX_BYTES) -> Any:
-    """The value that a JSON file holds.
-
-    Args:
-        path: a regular file; a pipe or a device might never end.
-        max_bytes: a larger file is not read.
+def read_json(path: Path) -> Any:
+    """The value that a JSON file holds; a pipe or a device, which might never end, is refused.
 
     Raises:
         OSError: it cannot be read.
@@ -26,9 +22,9 @@ def read_json(path: Path, *, max_bytes: int = _MAX_BYTES) -> Any:
         raise ValueError("it is not a file")
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
-        content = stream.read(min(size, max_bytes) + 1)  # reading sets memory aside for as much as it is asked for
-    if len(content) > max_bytes:
-        raise ValueError(f"it is larger than {max_bytes >> 20} MiB, the limit for such files")
+        content = stream.read(min(size, _MAX_BYTES) + 1)  # reading sets memory aside for as much as it is asked for
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it is larger than {_MAX_BYTES >> 20} MiB, the limit for such files")
     try:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +30,16 @@ class Standing:
     target: str = ""
 
 
-@runtime_checkable
-class Listener(Protocol):
-    """Somebody who is told more than lines of text."""
-
-    def hear(self, standing: Standing) -> None:
-        """Take note of how the search stands now."""
-
-
-@runtime_checkable
-class Keeper(Protocol):
-    """Somebody who shows what goes on for as long as it goes on, and can let a line stand."""
-
-    def keep(self, text: str) -> None:
-        """Let it stand, whole."""
-
-
 def let_stand(say: Callable[[str], None], text: str) -> None:
-    """Say what is still to be read when something else goes on."""
-    (say.keep if isinstance(say, Keeper) else say)(text)
+    """Say what is still to be read when something else goes on, to a listener's ``keep`` if it has one."""
+    getattr(say, "keep", say)(text)
 
 
 class Teller:
-    """Tells whoever listens; a plain function that takes lines of text is told nothing more."""
+    """Tells a listener's ``hear`` how the search stands; a plain function that takes lines of text is told nothing."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self._listener = say if isinstance(say, Listener) else None
+        self._hear: Callable[[Standing], None] | None = getattr(say, "hear", None)
         self._standing = Standing()
         self._lock = threading.Lock()
 
@@ -82,7 +66,7 @@ class Teller:
             self._note(best_ratio=ratio, best_drift=drift)
 
     def _note(self, **changes: Any) -> None:
-        if self._listener is not None:
+        if self._hear is not None:
             with self._lock:
                 self._standing = replace(self._standing, **changes)
-                self._listener.hear(self._standing)
+                self._hear(self._standing)

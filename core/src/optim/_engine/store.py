@@ -268,22 +268,20 @@ class Store:
         What killed jobs left half done goes too.
         """
         with self._alone(besides=1) as alone:
-            if alone:
-                self._keep_only(made, needed)
-
-    def _keep_only(self, made: set[Path], needed: set[Path]) -> None:
-        for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
-            _delete(left_behind)
-        records = [record for record in (self.root / "runs").glob("*.json") if record.is_file()]
-        finished = b"".join(map(_bytes, records))
-        dropped = {path for path in made - needed if path.is_file() and path.name.encode() not in finished}
-        graphs = {path for path in dropped if path.suffix == ".onnx"}
-        weights = _weights_of(graphs) | (dropped - graphs)
-        for path in graphs:
-            path.unlink()
-        if weights:
-            for path in weights - _weights_of(self.models.glob("*.onnx")):
-                path.unlink(missing_ok=True)
+            if not alone:
+                return
+            for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
+                _delete(left_behind)
+            records = [record for record in (self.root / "runs").glob("*.json") if record.is_file()]
+            finished = b"".join(map(_bytes, records))
+            dropped = {path for path in made - needed if path.is_file() and path.name.encode() not in finished}
+            graphs = {path for path in dropped if path.suffix == ".onnx"}
+            weights = _weights_of(graphs) | (dropped - graphs)
+            for path in graphs:
+                path.unlink()
+            if weights:
+                for path in weights - _weights_of(self.models.glob("*.onnx")):
+                    path.unlink(missing_ok=True)
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

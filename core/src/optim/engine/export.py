@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from optim._engine.plugins.offers import OfferedPass as OfferedPass
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry
-    from optim._engine.plugins.registry import require_target as require_target
     from optim._engine.plugins.versions import core_digest as core_digest
     from optim._engine.plugins.versions import source_digest as source_digest
     from optim._engine.plugins.versions import version_keys as version_keys
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from optim._engine.sources.exported import ExportedGraph as ExportedGraph
     from optim._engine.sources.exported import SourceDrift as SourceDrift
     from optim._engine.sources.exported import SourceQuestion as SourceQuestion
-    from optim._engine.sources.naming import fetched as fetched
     from optim._engine.sources.naming import is_ours as is_ours
     from optim._engine.sources.naming import needs_export as needs_export
     from optim._engine.store import Store as Store

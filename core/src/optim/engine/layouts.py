@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from optim._engine.machine import this_machine as this_machine
     from optim._engine.plugins.registry import Registry as Registry
     from optim._engine.plugins.registry import load_registry as load_registry
+    from optim._engine.recipes.lock import LOCK_FILE as LOCK_FILE
     from optim._engine.recipes.lock import Lock as Lock
     from optim._engine.recipes.lock import load_recipe_or_lock as load_recipe_or_lock
     from optim._engine.reports.schema import DELIVERY_FILE as DELIVERY_FILE
     from optim._engine.reports.schema import LayoutReport as LayoutReport
     from optim._engine.reports.schema import OpenedCost as OpenedCost
-    from optim._engine.runs.compare.prepared import LOCK_FILE as LOCK_FILE
     from optim._engine.runs.compare.prepared import OF_ANOTHER_GRAPH as OF_ANOTHER_GRAPH
     from optim._engine.runs.delivering import LayoutRequest as LayoutRequest
     from optim._engine.runs.delivering import Say as Say

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim.layout.contract import SWITCHED_OFF as SWITCHED_OFF
     from optim.layout.contract import Laid as Laid
     from optim.layout.contract import Layout as Layout
     from optim.layout.contract import Result as Result
-    from optim.layout.contract import disabled_as_config as disabled_as_config
-    from optim.layout.contract import switched_off as switched_off
     from optim.layout.opening import Opened as Opened
     from optim.layout.opening import open_laid as open_laid
     from optim.layout.placing import LARGEST_GRAPH as LARGEST_GRAPH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -126,22 +126,3 @@ class Layout(ABC):
             OptimError[layout-differs]: the consumer did something else than the result would.
         """
         return None
-
-
-SWITCHED_OFF = "optimization.disable_specified_optimizers"
-"""Config entry of ONNX Runtime that switches optimizers off, with semicolons between their names."""
-
-
-def disabled_as_config(session: SessionConfig) -> SessionConfig:
-    """Returns the same settings with switched-off optimizers as a config entry, for consumers that pass entries on."""
-    names = switched_off(session)
-    if not names:
-        return session
-    entries = {**session.session_config, SWITCHED_OFF: ";".join(sorted(names))}
-    return replace(session, session_config=entries, disabled_optimizers=())
-
-
-def switched_off(session: SessionConfig) -> set[str]:
-    """Returns the optimizers that settings switch off, by either way."""
-    entry = session.session_config.get(SWITCHED_OFF, "")
-    return {*session.disabled_optimizers, *(name for name in entry.split(";") if name)}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from optim.onnx.adapter_inputs import adapter_names as adapter_names
-    from optim.onnx.adapter_inputs import keep_adapter_inputs as keep_adapter_inputs
     from optim.onnx.adapter_inputs import name_adapter_inputs as name_adapter_inputs
     from optim.onnx.backend import OnnxRuntimeBackend as OnnxRuntimeBackend
     from optim.onnx.backend import OnnxRuntimeSession as OnnxRuntimeSession
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from optim.onnx.edit import only_reader as only_reader
     from optim.onnx.edit import read_constant as read_constant
     from optim.onnx.external_data import external_files as external_files
+    from optim.onnx.external_data import model_size_bytes as model_size_bytes
     from optim.onnx.files import deliver_model as deliver_model
     from optim.onnx.files import describe_model as describe_model
     from optim.onnx.files import discard_measured as discard_measured
     from optim.onnx.files import embedded_tensor as embedded_tensor
-    from optim.onnx.files import model_size_bytes as model_size_bytes
     from optim.onnx.files import read_ir as read_ir
     from optim.onnx.files import save_for_measuring as save_for_measuring
     from optim.onnx.libraries import operator_libraries as operator_libraries
@@ -40,11 +39,9 @@ if TYPE_CHECKING:
     from optim.onnx.sessions import open_session as open_session
     from optim.onnx.sessions import register_provider as register_provider
     from optim.onnx.sessions import runtime_limits as runtime_limits
-    from optim.onnx.shapes import fix_dimensions as fix_dimensions
     from optim.onnx.shapes import fix_shapes as fix_shapes
     from optim.onnx.shapes import fixed_inputs as fixed_inputs
     from optim.onnx.shapes import infer_shapes_again as infer_shapes_again
-    from optim.onnx.shapes import require_dimensions as require_dimensions
     from optim.onnx.shapes import require_shapes as require_shapes
     from optim.onnx.shapes import require_shapes_of as require_shapes_of
     from optim.onnx.shapes import shapes_of_feeds as shapes_of_feeds

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict, replace
 
 import onnx
 import onnx_ir as ir
 
-from optim.model import AdapterInput, TensorInfo, dtype_name
+from optim.jobs.wire import from_wire
+from optim.model import UNKNOWN_DTYPE, AdapterInput, TensorInfo, dtype_name
 
 KEY = "optim.adapters"
 """Of the metadata."""
@@ -31,24 +32,19 @@ SUPPLIED = "supplied-with-the-session"
 def adapter_inputs_of(model: onnx.ModelProto) -> tuple[AdapterInput, ...]:
     """The adapter inputs of a graph, in the order of its inputs; what only its metadata names is left out."""
     known = {entry.key: entry.value for entry in model.metadata_props}
-    said = {one["name"]: one for one in _read(known)}
+    said = {one.info.name: one for one in _read(known)}
     infos = [TensorInfo.of(value) for value in model.graph.input if value.name in said]
     infos += [
         TensorInfo(tensor.name, dtype_name(tensor.data_type), tuple(tensor.dims))
         for tensor in (model.graph.initializer if said else ())
-        if tensor.name in said and is_supplied(tensor)
+        if tensor.name in said and any(entry.value == SUPPLIED for entry in tensor.external_data)
     ]
-    return tuple(_adapter_input(info, said[info.name]) for info in infos)
-
-
-def is_supplied(tensor: onnx.TensorProto) -> bool:
-    """Whether the array of an initializer comes with the session that opens the model."""
-    return any(entry.key == "location" and entry.value == SUPPLIED for entry in tensor.external_data)
+    return tuple(replace(said[info.name], info=info) for info in infos)
 
 
 def leave_to_sessions(graph: ir.Model) -> None:
     """Take the arrays that sessions supply out of a graph that is delivered; ``graph`` is changed in place."""
-    supplied = {one["name"] for one in _read(graph.metadata_props) if one.get("supplied_by")}
+    supplied = {one.info.name for one in _read(graph.metadata_props) if one.supplied_by}
     for value in [value for value in graph.graph.inputs if value.name in supplied]:
         tensor = value.const_value
         if tensor is None or value.name is None:
@@ -61,20 +57,19 @@ def leave_to_sessions(graph: ir.Model) -> None:
 
 def adapter_names(graph: ir.Model) -> frozenset[str]:
     """Returns the names of the adapter inputs of a graph."""
-    return frozenset(one["name"] for one in _read(graph.metadata_props))
+    return frozenset(one.info.name for one in _read(graph.metadata_props))
 
 
 def name_adapter_inputs(graph: ir.Model, inputs: Iterable[AdapterInput]) -> None:
-    """Writes into the metadata of a graph which of its inputs take weights of adapters."""
-    graph.metadata_props[KEY] = json.dumps([_said(one) for one in inputs])
-
-
-def keep_adapter_inputs(graph: ir.Model, inputs: Sequence[AdapterInput]) -> None:
-    """Copies this metadata from a graph to its successor, because a library may have dropped it."""
-    if inputs:
-        name_adapter_inputs(graph, inputs)
-    else:
-        graph.metadata_props.pop(KEY, None)
+    """Writes into the metadata of a graph which of its inputs take weights of adapters; removes it if none does."""
+    said = []
+    for one in inputs:
+        entry = {"name": one.info.name, **asdict(one)}
+        left_out = {"info", *(key for key in ("details", "supplied_by") if not entry[key])}
+        said.append({key: part for key, part in entry.items() if key not in left_out})
+    graph.metadata_props.pop(KEY, None)
+    if said:
+        graph.metadata_props[KEY] = json.dumps(said)
 
 
 def lost_adapter_inputs(before: Sequence[AdapterInput], after: Sequence[AdapterInput], fixed: Iterable[str]) -> str:
@@ -109,37 +104,18 @@ def _same_rank(now: TensorInfo, before: TensorInfo) -> TensorInfo:
     return replace(now, shape=tuple(sizes))
 
 
-def _said(one: AdapterInput) -> dict[str, Any]:
-    said = {"name": one.info.name, "module": one.module, "role": one.role, "required": one.required}
-    seldom = {"details": dict(one.details), "supplied_by": one.supplied_by}
-    return {**said, **{key: value for key, value in seldom.items() if value}}
-
-
-def _adapter_input(info: TensorInfo, said: Mapping[str, Any]) -> AdapterInput:
-    details, supplied_by = said.get("details", {}), said.get("supplied_by", "")
-    return AdapterInput(info, said["module"], said["role"], said["required"], details, supplied_by)
-
-
 def _text(info: TensorInfo) -> str:
     sizes = "x".join("?" if size is None else str(size) for size in info.shape or ())
     return f"{info.dtype} {sizes}"
 
 
-def _read(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What the metadata says; nothing, where somebody else wrote it."""
-    try:
+def _read(metadata: Mapping[str, str]) -> list[AdapterInput]:
+    """What the metadata says, of each input no more than its name; without entries that somebody else wrote."""
+    found: list[AdapterInput] = []
+    with suppress(ValueError, RecursionError):
         listed = json.loads(metadata.get(KEY, "[]"))
-    except (ValueError, RecursionError):
-        return []
-    return [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict) and _is_whole(one)]
-
-
-def _is_whole(one: Mapping[str, Any]) -> bool:
-    wanted = {"name": str, "module": str, "role": str, "required": bool}
-    details, supplied_by = one.get("details", {}), one.get("supplied_by", "")
-    return (
-        all(isinstance(one.get(key), kind) for key, kind in wanted.items())
-        and isinstance(details, dict)
-        and all(isinstance(number, int) for number in details.values())
-        and isinstance(supplied_by, str)
-    )
+        for one in listed if isinstance(listed, list) else []:
+            with suppress(ValueError, TypeError, KeyError):
+                info = {"name": one["name"], "dtype": UNKNOWN_DTYPE, "shape": None}
+                found.append(from_wire(AdapterInput, {**one, "info": info}))
+    return found

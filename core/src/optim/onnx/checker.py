@@ -14,6 +14,7 @@ import onnx_ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
+from optim.onnx.linked import external_tensors, place_of
 from optim.onnx.operators import is_before_onnx, walk_nodes
 
 _ASIDE = "optim.put-aside"
@@ -40,10 +41,9 @@ def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
         _require_size(tensor, path)
     standin = onnx.ModelProto()
     standin.CopyFrom(skeleton)
-    for tensor in _get_all_tensors(standin):
-        if uses_external_data(tensor):
-            del tensor.external_data[:]
-            tensor.external_data.add(key="location", value="weights")
+    for tensor in external_tensors(standin):
+        del tensor.external_data[:]
+        tensor.external_data.add(key="location", value="weights")
     for value in (*standin.graph.input, *standin.graph.output):
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
@@ -87,7 +87,7 @@ def _require_size(tensor: onnx.TensorProto, path: Path) -> None:
     Raises:
         OptimError[invalid-graph]: they are more or fewer.
     """
-    place = {entry.key: entry.value for entry in tensor.external_data}
+    place = place_of(tensor)
     if uses_external_data(tensor):
         held = int(place.get("length", 0)) if place.get("location") == path.name else 0
     else:

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 import onnx
 import onnx_ir as ir
 
 from optim.errors import OptimError
-from optim.onnx.data_files import file_digest, keep_by_digest
+from optim.onnx.data_files import file_digest, keep_by_digest, unnamed_file
 
 _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
-
 
 ARTEFACT = "optim.artefact/"
 """Beginning of the keys of metadata that name artefacts; the rest is what its pass calls it."""
@@ -37,86 +35,65 @@ ARTEFACT = "optim.artefact/"
 ATTACHMENT = "optim.attachment/"
 """Beginning of the keys that name attachments; the rest is what the file is called in the run folder."""
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 ARRAY_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\.(onnx_adapter|safetensors|npz)")
 """What an attachment may be called: files of arrays, which nothing in a run folder imports or runs."""
 
-
-def artefacts_of(path: Path) -> dict[str, Path]:
-    """The artefacts of a graph, by what its pass called them."""
-    graph = onnx.load(path, load_external_data=False)
-    return {name: path.parent / file for name, file in _named(graph, ARTEFACT)}
+_FITS = {ARTEFACT: re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"), ATTACHMENT: ARRAY_FILE}
+"""By the beginning of a key, what the rest of it may be."""
 
 
-def attachments_of(path: Path) -> dict[str, Path]:
-    """The attachments of a graph, by what they are called in the run folder."""
-    graph = onnx.load(path, load_external_data=False)
-    return {name: path.parent / file for name, file in _named(graph, ATTACHMENT)}
+def named_files(path: Path, prefix: str) -> dict[str, Path]:
+    """The artefacts or the attachments of a graph, by what the pass or the run folder calls them."""
+    metadata = {entry.key: entry.value for entry in onnx.load(path, load_external_data=False).metadata_props}
+    return {
+        key.removeprefix(prefix): path.parent / file
+        for key, file in _naming(metadata).items()
+        if key.startswith(prefix)
+    }
 
 
-def set_artefacts(graph: ir.Model, artefacts: Mapping[str, Path | str]) -> None:
-    """Say which artefacts a graph has from now on: what was compiled of another graph is none of its own.
+def name_files(graph: ir.Model, prefix: str, files: Mapping[str, Path | str], *, beside: bool = False) -> None:
+    """Name the artefacts or the attachments that a graph has from now on.
 
     Args:
         graph: changed in place; it then refers to files by their whole paths, until they are stored.
-        artefacts: files by what they are called.
+        prefix: ``ARTEFACT``, for files that were compiled of this graph; or ``ATTACHMENT``.
+        files: by what they are called.
+        beside: whether the graph keeps those that it has.
 
     Raises:
         OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
     """
-    for key in [key for key in graph.metadata_props if key.startswith(ARTEFACT)]:
+    for key in [] if beside else [key for key in graph.metadata_props if key.startswith(prefix)]:
         del graph.metadata_props[key]
-    _name_files(graph, artefacts, ARTEFACT, _PLAIN_NAME)
-
-
-def attach(graph: ir.Model, attachments: Mapping[str, Path | str]) -> None:
-    """Name further attachments of a graph, beside those that it has: ``.onnx_adapter``, ``.safetensors`` or ``.npz``.
-
-    Args:
-        graph: changed in place; it then refers to them by their whole paths, until they are stored.
-        attachments: files by what they are called in the run folder.
-
-    Raises:
-        OptimError[bad-artefact]: a name that cannot be a file's, or a file that is not there.
-    """
-    _name_files(graph, attachments, ATTACHMENT, ARRAY_FILE)
-
-
-def keep_attachments(graph: ir.Model, path: Path) -> None:
-    """Give a graph that a library wrote the attachments of the graph at ``path`` that it was made from."""
-    for key in [key for key in graph.metadata_props if key.startswith(ATTACHMENT)]:
-        del graph.metadata_props[key]
-    attach(graph, attachments_of(path))
-
-
-def _name_files(graph: ir.Model, files: Mapping[str, Path | str], prefix: str, fits: re.Pattern[str]) -> None:
     for name, given in files.items():
-        path = Path(given)
-        if not fits.fullmatch(name) or not path.is_file():
+        path, fits = Path(given), _FITS[prefix].fullmatch(name)
+        if not fits or not path.is_file():
             wrong = "its name has other than letters and -._"
-            wrong = (
-                wrong if fits is _PLAIN_NAME else f"{wrong}, or another suffix than .onnx_adapter, .safetensors, .npz"
-            )
+            if prefix == ATTACHMENT:
+                wrong += ", or another suffix than .onnx_adapter, .safetensors, .npz"
             raise OptimError(
                 "bad-artefact",
                 f"'{name}' cannot be kept beside a model",
-                f"{path} is not there" if fits.fullmatch(name) else wrong,
+                f"{path} is not there" if fits else wrong,
                 "a pass writes it into context.scratch and hands it over: context.save(..., artefacts={'a.bin': path})",
             )
         graph.metadata_props[f"{prefix}{name}"] = str(path.absolute())
 
 
-def _named(model: onnx.ModelProto, prefix: str) -> Iterator[tuple[str, str]]:
-    fits = ARRAY_FILE if prefix == ATTACHMENT else _PLAIN_NAME
-    for entry in model.metadata_props:
-        name = entry.key.removeprefix(prefix)
-        if entry.key != name and entry.value and fits.fullmatch(name):
-            yield name, entry.value
+def _naming(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The entries of metadata that name files, in order; a stranger's model may have others of that beginning."""
+    return {
+        key: file
+        for key, file in sorted(metadata.items())
+        for prefix, fits in _FITS.items()
+        if key.startswith(prefix) and fits.fullmatch(key.removeprefix(prefix)) and file
+    }
 
 
 def context_files(model: onnx.ModelProto) -> list[str]:
     """Names of the files that EPContext nodes refer to, of artefacts and attachments, sorted, each once."""
-    found = {file for prefix in (ARTEFACT, ATTACHMENT) for _, file in _named(model, prefix)}
+    found = set(_naming({entry.key: entry.value for entry in model.metadata_props}).values())
     for node in model.graph.node:
         if node.op_type == _OPERATOR:
             values = {attribute.name: attribute for attribute in node.attribute}
@@ -160,27 +137,18 @@ def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:
         folder: of the model that it was read from.
         store: folder of the store.
     """
-    for node, name in _referring(graph):
-        if (stored := _stored(folder / name, store)) is not None:
-            node.attributes[_FILE] = ir.AttrString(_FILE, stored)
-    for key in _keys(graph):
-        if (stored := _stored(folder / graph.metadata_props[key], store)) is not None:
-            graph.metadata_props[key] = stored
+    _refer(graph, lambda _, file: _stored(folder / file, store))
 
 
-def _stored(source: Path, store: Path) -> str | None:
-    """The name of a file's copy in the store; None where it lies there."""
+def _stored(source: Path, store: Path) -> str:
+    """The name of a file in the store, where it is copied to unless it lies there."""
     if source.parent.resolve() == store.resolve():
-        return None
+        return source.name
     store.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
-        temporary = Path(stream.name)
-    try:
+    with unnamed_file(store) as temporary:
         shutil.copyfile(source, temporary)
         final = store / f"{file_digest(temporary)}.data"
         keep_by_digest(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
     return final.name
 
 
@@ -194,41 +162,33 @@ def deliver_contexts(graph: ir.Model, store: Path, folder: Path, name: str) -> l
         name: of the model's file; theirs begin with it.
     """
     places: dict[str, Path] = {}
-    for node, known in _referring(graph):
-        if known not in places:
-            number = f"{len(places)}" if places else ""
-            places[known] = folder / f"{name}.context{number}.bin"
-            shutil.copyfile(store / known, places[known])
-        node.attributes[_FILE] = ir.AttrString(_FILE, places[known].name)
-    for key in _keys(graph):
-        attached = key.startswith(ATTACHMENT)
-        place = folder / (key.removeprefix(ATTACHMENT) if attached else f"{name}.{key.removeprefix(ARTEFACT)}")
-        shutil.copyfile(store / graph.metadata_props[key], place)
-        places[key] = place
-        graph.metadata_props[key] = place.name
+
+    def delivered(key: str, file: str) -> str:
+        place = places.get(file) or folder / f"{name}.context{len(places) or ''}.bin"
+        if key:
+            artefact = f"{name}.{key.removeprefix(ARTEFACT)}"
+            place = folder / (key.removeprefix(ATTACHMENT) if key.startswith(ATTACHMENT) else artefact)
+        shutil.copyfile(store / file, place)
+        places[key or file] = place
+        return place.name
+
+    _refer(graph, delivered)
     return list(places.values())
 
 
-def _keys(graph: ir.Model) -> list[str]:
-    """Keys of metadata that name files, in order; others of that beginning, as of a stranger's model, are taken out."""
-    found = []
-    for key in sorted(key for key in graph.metadata_props if key.startswith((ARTEFACT, ATTACHMENT))):
-        attached = key.startswith(ATTACHMENT)
-        fits = (
-            ARRAY_FILE.fullmatch(key.removeprefix(ATTACHMENT))
-            if attached
-            else _PLAIN_NAME.fullmatch(key.removeprefix(ARTEFACT))
-        )
-        if fits and graph.metadata_props[key]:
-            found.append(key)
-        else:
-            del graph.metadata_props[key]
-    return found
+def _refer(graph: ir.Model, to: Callable[[str, str], str]) -> None:
+    """Have a graph refer to its files by other names; take out metadata that only looks as if it named files.
 
-
-def _referring(graph: ir.Model) -> Iterator[tuple[ir.Node, str]]:
+    Args:
+        graph: changed in place.
+        to: returns the new name, given the key of metadata, empty for an EPContext node, and the old name.
+    """
     for node in graph.graph:
-        if node.op_type == _OPERATOR and _FILE in node.attributes and not node.attributes.get_int(_EMBEDDED, 0):
-            name = node.attributes.get_string(_FILE)
-            if name:
-                yield node, name
+        is_apart = node.op_type == _OPERATOR and not node.attributes.get_int(_EMBEDDED, 0)
+        if is_apart and (file := node.attributes.get_string(_FILE)):
+            node.attributes[_FILE] = ir.AttrString(_FILE, to("", file))
+    found = _naming(graph.metadata_props)
+    for key in [key for key in graph.metadata_props if key.startswith(tuple(_FITS)) and key not in found]:
+        del graph.metadata_props[key]
+    for key, file in found.items():
+        graph.metadata_props[key] = to(key, file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,6 +108,17 @@ def keep_by_digest(temporary: Path, final: Path) -> None:
     except PermissionError:
         if not final.is_file():
             raise
+
+
+@contextmanager
+def unnamed_file(store: Path) -> Iterator[Path]:
+    """A file of the store whose name follows from its content; it is removed unless it gets that name."""
+    with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
+        temporary = Path(stream.name)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

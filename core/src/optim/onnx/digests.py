@@ -48,8 +48,6 @@ def operations_digest(graph: bytes) -> str:
     Args:
         graph: a serialized ``ModelProto``.
     """
-    import onnx
-
     model = onnx.ModelProto.FromString(graph)
     opsets = sorted((one.domain, one.version) for one in model.opset_import)
     return _hash(opsets, _operations(model.graph, {}))
@@ -77,8 +75,6 @@ def _operations(graph: onnx.GraphProto, around: Mapping[str, str]) -> str:
 
 def _content(tensor: onnx.TensorProto) -> bytes:
     """The numbers of a tensor that lie inside the graph, whatever it is called."""
-    import onnx
-
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return b""
     unnamed = onnx.TensorProto()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
 import onnx_ir as ir
-from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
+from optim.model import Model
 from optim.onnx.adapter_inputs import SUPPLIED
 from optim.onnx.context_files import context_files
-from optim.onnx.linked import linked_path, locations
+from optim.onnx.linked import external_tensors, linked_path, locations, place_of
 
 
 def external_files(path: Path) -> list[str]:
@@ -41,8 +40,8 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
         OptimError[invalid-graph]: an entry makes no sense, or tells another length than the tensor's shape.
     """
     sizes: dict[str, int] = {}
-    for tensor in _external_tensors(model):
-        entry = {item.key: item.value for item in tensor.external_data}
+    for tensor in external_tensors(model):
+        entry = place_of(tensor)
         location = entry.get("location", "")
         if location not in sizes:
             sizes[location] = _locate(location, tensor, path).stat().st_size
@@ -58,16 +57,23 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
     return math.ceil(elements * int(dtype.bitwidth) / 8)
 
 
+def model_size_bytes(model: Model) -> int:
+    """Returns the size of the delivered model: its graph, and each weight that it uses once."""
+    graph = onnx.load(model.path, load_external_data=False)
+    total = model.path.stat().st_size
+    total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
+    lengths: dict[tuple[str, str], int] = {}
+    for place in map(place_of, external_tensors(graph)):
+        lengths.setdefault((place["location"], place.get("offset", "0")), int(place["length"]))
+    return total + sum(lengths.values())
+
+
 def is_file(path: Path) -> bool:
     """Returns whether a file is there; of a name that no file can have, no."""
     try:
         return path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    return (tensor for tensor in _get_all_tensors(model) if uses_external_data(tensor))
 
 
 def _locate(location: str, tensor: onnx.TensorProto, path: Path) -> Path:

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,12 +22,21 @@ from onnx_ir import TensorProtocol
 
 from optim.decoders.conventions import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
-from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, keep_adapter_inputs, leave_to_sessions
-from optim.onnx.context_files import context_files, deliver_contexts, keep_attachments, set_artefacts
-from optim.onnx.data_files import bytes_key, keep_by_digest, pieces, place_key, placed, replacing, write_tensors
+from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, leave_to_sessions, name_adapter_inputs
+from optim.onnx.context_files import ARTEFACT, ATTACHMENT, deliver_contexts, name_files, named_files
+from optim.onnx.data_files import (
+    bytes_key,
+    keep_by_digest,
+    pieces,
+    place_key,
+    placed,
+    replacing,
+    unnamed_file,
+    write_tensors,
+)
 from optim.onnx.digests import model_digest
 from optim.onnx.external_data import external_files
-from optim.onnx.linked import is_linked, linked_files, locations_for_store, point_from, resolve
+from optim.onnx.linked import is_linked, linked_files, point_from, proto_for_store, resolve
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -38,9 +44,14 @@ EXTERNAL_FROM_BYTES = 1024
 
 def read_ir(path: Path) -> ir.Model:
     """Reads a graph as a new onnx-ir model. External weights are memory-mapped when they are used."""
-    with _collecting_later():
+    is_collecting = gc.isenabled()
+    gc.disable()  # the collector takes 40 % of reading 10,000 nodes, all of which stay
+    try:
         graph = ir.load(path)
         resolve(graph)
+    finally:
+        if is_collecting:
+            gc.enable()
     return graph
 
 
@@ -53,18 +64,6 @@ def shared_ir(path: Path) -> ir.Model:
 @lru_cache(maxsize=1)
 def _shared_ir(path: Path, modified_ns: int, size: int) -> ir.Model:
     return read_ir(path)
-
-
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Leave the collector of garbage alone: it takes 40 % of reading 10,000 nodes, all of which stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def describe_model(
@@ -88,7 +87,7 @@ def describe_model(
         digest=digest or model_digest(path, settings),
         inputs=tuple(TensorInfo.of(value) for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(TensorInfo.of(value) for value in proto.graph.output),
-        opset={_domain(entry.domain): entry.version for entry in proto.opset_import},
+        opset={"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in proto.opset_import},
         ir_version=proto.ir_version,
         session=settings,
         provenance=provenance,
@@ -107,8 +106,7 @@ def save_in_store(graph: ir.Model, store: Path, *, session: SessionConfig | None
     """
     store.mkdir(parents=True, exist_ok=True)
     _externalize(graph, store)
-    with locations_for_store(graph):
-        encoded = ir.serde.serialize_model(graph).SerializeToString(deterministic=True)
+    encoded = proto_for_store(graph).SerializeToString(deterministic=True)
     path = store / f"{hashlib.sha256(encoded).hexdigest()}.onnx"
     with replacing(path) as stream:  # also where there is one: it may have been damaged
         stream.write(encoded)
@@ -124,8 +122,7 @@ def save_for_measuring(graph: ir.Model, store: Path, *, session: SessionConfig |
     name = f".{uuid.uuid4().hex}"
     _externalize(graph, store, f"{name}.data.tmp")
     path = store / f"{name}.onnx.tmp"
-    with locations_for_store(graph):
-        encoded = ir.serde.serialize_model(graph).SerializeToString()
+    encoded = proto_for_store(graph).SerializeToString()
     with replacing(path) as stream:
         stream.write(encoded)
     return describe_model(path, session=session, digest=name[1:])
@@ -147,15 +144,17 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     for entry in onnx.load(like.path, load_external_data=False).metadata_props:
         if not entry.key.startswith("optim."):  # such as the characters that a reader of texts knows
             graph.metadata_props.setdefault(entry.key, entry.value)
-    set_artefacts(graph, artefacts or {})
-    keep_attachments(graph, like.path)
-    keep_adapter_inputs(graph, like.adapters)
+    name_files(graph, ARTEFACT, artefacts or {})
+    name_files(graph, ATTACHMENT, named_files(like.path, ATTACHMENT))
+    name_adapter_inputs(graph, like.adapters)
     keep_shared_past(graph, like.path)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
         same = known.get(bytes_key(tensor))
-        if same is not None:
-            value.const_value = _external_like(same, tensor.name)
+        if isinstance(same, ir.ExternalTensor):
+            value.const_value = placed(tensor, Path(same.path), same.offset, same.length)
+        elif same is not None:
+            value.const_value = same
     return graph
 
 
@@ -187,15 +186,12 @@ def deliver_model(
     for value, tensor in _tensors(graph):
         if tensor.nbytes < size_threshold and isinstance(tensor, ir.ExternalTensor):
             value.const_value = embedded_tensor(tensor)
-    groups = {data_path: tensors} if one_file and tensors else {}
-    if not one_file:
-        shared: dict[object, list[tuple[ir.Value, TensorProtocol]]] = {}
-        for one in tensors:
-            shared.setdefault(place_key(one[1]), []).append(one)
-        groups = {folder / f"{data_path.name}.{number}": group for number, group in enumerate(shared.values())}
-    for path, group in groups.items():
-        write_tensors(group, path)
-    written = [graph_path, *groups]
+    written, groups = [graph_path], dict[object, list[tuple[ir.Value, TensorProtocol]]]()
+    for one in tensors:
+        groups.setdefault(None if one_file else place_key(one[1]), []).append(one)
+    for number, group in enumerate(groups.values()):
+        written.append(data_path if one_file else folder / f"{data_path.name}.{number}")
+        write_tensors(group, written[-1])
     written += deliver_contexts(graph, model.path.parent, folder, name)
     with replacing(graph_path) as stream:
         stream.write(ir.serde.serialize_model(graph).SerializeToString(deterministic=True))
@@ -208,27 +204,10 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
     rest = [(value, tensor) for value, tensor in _large_tensors(graph) if not is_linked(tensor)]
     if rest:
         write_tensors(rest, folder / f"{name}.data")
-    with locations_for_store(graph):
-        proto = ir.serde.serialize_model(graph)
+    proto = proto_for_store(graph)
     point_from(proto, folder)
     with replacing(folder / name) as stream:
         stream.write(proto.SerializeToString(deterministic=True))
-
-
-def model_size_bytes(model: Model) -> int:
-    """Returns the size of the delivered model: its graph, and each weight that it uses once."""
-    graph = onnx.load(model.path, load_external_data=False)
-    total = model.path.stat().st_size
-    total += sum((model.path.parent / location).stat().st_size for location in context_files(graph))
-    seen: set[tuple[str, str]] = set()
-    for tensor in onnx.external_data_helper._get_all_tensors(graph):
-        if onnx.external_data_helper.uses_external_data(tensor):
-            entry = {item.key: item.value for item in tensor.external_data}
-            place = (entry["location"], entry.get("offset", "0"))
-            if place not in seen:
-                seen.add(place)
-                total += int(entry["length"])
-    return total
 
 
 def embedded_tensor(tensor: ir.ExternalTensor) -> TensorProtocol:
@@ -262,18 +241,11 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
     if not todo:
         return
-    with tempfile.NamedTemporaryFile(dir=store, suffix=".tmp", delete=False) as stream:
-        temporary = Path(stream.name)
-    try:
+    with unnamed_file(store) as temporary:
         digest = hashlib.sha256()
         write_tensors(todo, temporary, digest.update)
         final = store / (name or f"{digest.hexdigest()}.data")
-        if name:
-            os.replace(temporary, final)
-        else:
-            keep_by_digest(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
+        keep_by_digest(temporary, final)
     for value, tensor in todo:
         written = value.const_value
         assert isinstance(written, ir.ExternalTensor)
@@ -282,20 +254,6 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
 
 def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
     return Path(tensor.path).parent.resolve() == folder
-
-
-def _external_like(tensor: TensorProtocol, name: str | None) -> TensorProtocol:
-    if not isinstance(tensor, ir.ExternalTensor):
-        return tensor
-    return ir.ExternalTensor(
-        tensor.location,
-        tensor.offset,
-        tensor.length,
-        tensor.dtype,
-        shape=tensor.shape,
-        name=name or "",
-        base_dir=tensor.base_dir,
-    )
 
 
 def _large_tensors(
@@ -317,7 +275,3 @@ def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
                 continue
             seen.add(id(value))
             yield value, tensor
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name

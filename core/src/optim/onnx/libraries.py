@@ -16,7 +16,6 @@ from optim.errors import ExitStatus, OptimError
 OPERATOR_LIBRARIES = {"com.microsoft.extensions": "onnxruntime_extensions", "ai.onnx.contrib": "onnxruntime_extensions"}
 """Import name of the package that has the operators of a domain; each has ``get_library_path()``."""
 
-_DISTRIBUTIONS = {"onnxruntime_extensions": "onnxruntime-extensions"}
 _FILES = {"onnxruntime_extensions": "_extensions_pydll"}
 
 
@@ -41,7 +40,7 @@ def operator_library_path(package: str) -> str:
         for suffix in EXTENSION_SUFFIXES:
             if (found := folder / f"{_FILES[package]}{suffix}").is_file():
                 return str(found)
-    name = _DISTRIBUTIONS.get(package, package)
+    name = package.replace("_", "-")
     raise OptimError(
         "operators-missing",
         f"the model needs operators of {name}",
@@ -53,8 +52,8 @@ def operator_library_path(package: str) -> str:
 
 def install_hint(domain: str) -> str:
     """The command that brings the operators of a domain; empty where nobody knows it."""
-    package = OPERATOR_LIBRARIES.get(domain)
-    return f"pip install {_DISTRIBUTIONS[package]}" if package else ""
+    package = OPERATOR_LIBRARIES.get(domain, "")
+    return f"pip install {package.replace('_', '-')}" if package else ""
 
 
 def _folder(package: str) -> Path | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,35 +67,37 @@ def resolve(graph: ir.Model) -> None:
     """Let tensors of a graph that was read from the store find the user's files."""
     for part in graph.graphs():
         for value in part.initializers.values():
-            tensor = value.const_value
-            path = linked_path(str(tensor.location)) if isinstance(tensor, ir.ExternalTensor) else None
-            if path is not None and isinstance(tensor, ir.ExternalTensor):
-                shape, offset, length = static_shape(tensor), tensor.offset or 0, tensor.length or 0
-                value.const_value = link(path, offset, length, tensor.dtype, shape, tensor.name or "")
+            if value.const_value is not None:
+                value.const_value = resolved(value.const_value)
 
 
-@contextmanager
-def locations_for_store(graph: ir.Model) -> Iterator[None]:
-    """While it lasts, linked tensors say where their files are in the form of the store."""
-    changed = []
-    for part in graph.graphs():
-        for value in part.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, LinkedTensor):
-                changed.append((value, tensor))
-                value.const_value = ir.ExternalTensor(
-                    f"{PREFIX}{tensor.path}",
-                    tensor.offset,
-                    tensor.length,
-                    tensor.dtype,
-                    shape=tensor.shape,
-                    name=tensor.name or "",
-                    base_dir="",
-                )
+def resolved(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The tensor itself, or the one in a file of the user's that a tensor of the store stands for."""
+    path = linked_path(str(tensor.location)) if isinstance(tensor, ir.ExternalTensor) else None
+    if path is None or not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    shape, offset, length = static_shape(tensor), tensor.offset or 0, tensor.length or 0
+    return link(path, offset, length, tensor.dtype, shape, tensor.name or "")
+
+
+def proto_for_store(graph: ir.Model) -> onnx.ModelProto:
+    """A graph as a message, in which linked tensors say where their files are in the form of the store."""
+    values = [value for part in graph.graphs() for value in part.initializers.values()]
+    linked = [(value, value.const_value) for value in values if isinstance(value.const_value, LinkedTensor)]
+    for value, tensor in linked:
+        value.const_value = ir.ExternalTensor(
+            f"{PREFIX}{tensor.path}",
+            tensor.offset,
+            tensor.length,
+            tensor.dtype,
+            shape=tensor.shape,
+            name=tensor.name or "",
+            base_dir="",
+        )
     try:
-        yield
+        return ir.serde.serialize_model(graph)
     finally:
-        for value, tensor in changed:
+        for value, tensor in linked:
             value.const_value = tensor
 
 
@@ -169,12 +171,20 @@ def point_from(graph: onnx.ModelProto, folder: Path) -> None:
             entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
 
 
+def external_tensors(graph: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """The tensors whose data lies in a file, those of attributes and functions too."""
+    return (tensor for tensor in _get_all_tensors(graph) if uses_external_data(tensor))
+
+
+def place_of(tensor: onnx.TensorProto) -> dict[str, str]:
+    """What a tensor says of its file: ``location``, ``offset``, ``length``."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
 def locations(graph: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
     """The entries of external data that say in which file a tensor lies."""
-    tensors: Iterable[onnx.TensorProto] = _get_all_tensors(graph)
-    for tensor in tensors:
-        if uses_external_data(tensor):
-            yield from (entry for entry in tensor.external_data if entry.key == "location")
+    for tensor in external_tensors(graph):
+        yield from (entry for entry in tensor.external_data if entry.key == "location")
 
 
 def _root(path: Path) -> str:

@@ -49,9 +49,8 @@ def work_shares(path: Path) -> dict[str, float]:
     guessed, for shapes may be dynamic. It is nothing to go by where a model has both: of a reader of text products do
     9 %, and 2 % by this. Reads no weights.
     """
-    work = _work(path)
-    total = sum(work.values())
-    return {name: count / total for name, count in work.items() if count}
+    weighed = _weighed(read_skeleton(path))
+    return _shares((operator, multiplied) for _, operator, multiplied, _ in weighed if operator)
 
 
 def work_by_weight(path: Path) -> dict[str, float]:
@@ -60,11 +59,16 @@ def work_by_weight(path: Path) -> dict[str, float]:
     It is guessed as ``work_shares`` does. The order of dimensions does not count: a Gemm may have its weight
     transposed. Reads no weights.
     """
-    work: Counter[str] = Counter()
-    for node, operator, multiplied, dims in _weighed(read_skeleton(path)):
-        work[_by_weight(node, operator, dims)] += multiplied
-    total = sum(work.values())
-    return {name: count / total for name, count in work.items() if count}
+    weighed = _weighed(read_skeleton(path))
+    return _shares((_by_weight(node, operator, dims), multiplied) for node, operator, multiplied, dims in weighed)
+
+
+def _shares(work: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """The share of each name in all multiplications; names without any are left out."""
+    added: Counter[str] = Counter()
+    for name, multiplied in work:
+        added[name] += multiplied
+    return {name: count / added.total() for name, count in added.items() if count}
 
 
 def node_places(path: Path) -> dict[str, str]:
@@ -99,15 +103,6 @@ def node_work(model: onnx.ModelProto) -> dict[str, float]:
     return found
 
 
-def _work(path: Path) -> Counter[str]:
-    """Multiplications for each row by operator; those of operators that are not of ONNX are left out."""
-    work: Counter[str] = Counter()
-    for _, operator, multiplied, _ in _weighed(read_skeleton(path)):
-        if operator:
-            work[operator] += multiplied
-    return work
-
-
 def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int, Sequence[int]]]:
     """Nodes that multiply with weights.
 
@@ -117,7 +112,7 @@ def _weighed(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str, int,
     for node in model.graph.node:
         if node.op_type in _HANDING_ON and node.input and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
-        if node.domain not in ("", "ai.onnx"):
+        if plain_domain(node.domain):
             places = _PLACES["Conv"] if "Conv" in node.op_type else 1
             weights = [shapes[name] for name in node.input if len(shapes.get(name, ())) >= _LEAST_RANK]
             yield node, "", places * sum(map(prod, weights)), max(weights, key=prod, default=())
@@ -139,7 +134,7 @@ def is_before_onnx(node: onnx.NodeProto, opset: int) -> bool:
         node: of any domain.
         opset: of the standard domain, as the model says.
     """
-    return node.domain in ("", "ai.onnx") and 1 <= opset < _BEFORE_ONNX.get(node.op_type, 0)
+    return not plain_domain(node.domain) and 1 <= opset < _BEFORE_ONNX.get(node.op_type, 0)
 
 
 def walk_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
@@ -163,9 +158,14 @@ def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
     return [attribute.g, *attribute.graphs] if attribute.HasField("g") else list(attribute.graphs)
 
 
+def plain_domain(name: str) -> str:
+    """The name of a domain; that of the standard one, which has two, is empty."""
+    return "" if name == "ai.onnx" else name
+
+
 def qualified_name(domain: str, op_type: str) -> str:
     """Returns the name of an operator in reports."""
-    return op_type if domain in ("", "ai.onnx") else f"{domain}:{op_type}"
+    return f"{domain}:{op_type}" if plain_domain(domain) else op_type
 
 
 def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -7,7 +7,6 @@ Kept free of ``onnxruntime`` itself, so that a message can be read where the run
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,74 +28,69 @@ _EXPORT_AGAIN = "the file is not a valid model: export it again; optim inspect {
 class _Refusal:
     """One kind of message: how it is recognised, the cause made of its groups, and what to do about it."""
 
-    pattern: re.Pattern[str]
-    cause: Callable[[re.Match[str]], str]
+    pattern: str
+    cause: str
     fix: str
 
 
-def _kind(pattern: str, cause: str, fix: str) -> _Refusal:
-    return _Refusal(re.compile(pattern), lambda match: match.expand(cause), fix)
-
-
 _KINDS = (
-    _kind(
+    _Refusal(
         r"No Op registered for (\S+) with domain_version of (\d+)",
         r"opset \2 has no operator \1",
         "export the model again with the opset that has the operator, or give the node the domain it belongs to",
     ),
-    _kind(
+    _Refusal(
         r"([\w.]+):(\w+)\((-?\d+)\) is not a registered function/op",
         r"the operator \1:\2 is not in this onnxruntime",
         "replace the operator by standard ones before export, or choose a target whose backend has it: optim targets",
     ),
     _Refusal(
-        re.compile(r"Could not find an implementation for ([\w.]+)\((\d+)\) node with name '([^']*)'"),
-        lambda match: (
-            f"the provider has no kernel for {match[1]} of opset {match[2]} with these types"
-            + (f" (node '{match[3]}')" if match[3] else "")
-        ),
+        r"Could not find an implementation for ([\w.]+)\((\d+)\) node with name '([^']*)'",
+        r"the provider has no kernel for \1 of opset \2 with these types (node '\3')",
         "export the model with opset 21, convert the node's inputs to float32 or int64, or choose another target: "
         "optim targets",
     ),
-    _kind(
+    _Refusal(
         r"two nodes with same node name \((.*?)\)",
         r"two nodes have the name '\1'",
         "name each node differently: python -c \"import onnx; m = onnx.load('model.onnx'); "
         "[n.ClearField('name') for n in m.graph.node]; onnx.save(m, 'renamed.onnx')\"",
     ),
-    _kind(
+    _Refusal(
         r"Opset (\d+) is under development.*?for domain (\S+) is till opset (\d+)|Opset (\d+) is under development",
         r"opset \1\4 is newer than this onnxruntime",
         "export the model with an older opset (opset_version=), or install a newer onnxruntime",
     ),
-    _kind(
+    _Refusal(
         r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
         r"it has IR version \1; this onnxruntime accepts up to \2",
         "save the model with an older ir_version, or install a newer onnxruntime",
     ),
-    _kind(
+    _Refusal(
         r"External data path does not exist: \"(?:[^\"]*/)?([^\"/]*)\"",
         r"its weights file \1 is not beside it",
         "put the weights file back beside the model; both belong together",
     ),
-    _kind(
+    _Refusal(
         r"Failed to construct locale with name:([\w.@-]+?):",
         r"its StringNormalizer asks for the locale \1, which this machine lacks",
         "install it (Debian: apt install locales && locale-gen en_US.UTF-8), or export the model with another locale",
     ),
-    _kind(
+    _Refusal(
         r"Unknown provider option: \"(\w+)\"|Invalid TensorRT EP option: (\w+)",
         r"the provider of this onnxruntime has no option \1\2",
         "leave out the pass that sets it (--without), or install the onnxruntime that the settings were made with",
     ),
-    _kind(
+    _Refusal(
         r"Failed to parse provider option \"(\w+)\"|The value for the key '(\w+)' should be",
         r"the provider does not take this value of its option \1\2",
         "leave out the pass that sets it (--without)",
     ),
-    _kind(r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"),
-    _kind(r"File doesn't exist", "there is no such file", "check the path"),
-    _kind(
+    _Refusal(
+        r"Protobuf parsing failed", "it is not an ONNX file, or only a part of one", "copy or export the file again"
+    ),
+    _Refusal(r"File doesn't exist", "there is no such file", "check the path"),
+    _Refusal(
         r"Failed to allocate memory|std::bad_alloc",
         "the memory is not enough for this model",
         "free memory, or use a smaller model",
@@ -114,9 +108,10 @@ def session_failed(path: Path, error: BaseException) -> OptimError:
     text = " ".join(str(error).split())
     what = f"onnxruntime refuses {_shortened(path.name)}"
     for kind in _KINDS:
-        match = kind.pattern.search(text)
+        match = re.search(kind.pattern, text)
         if match:
-            return OptimError("session-failed", what, _shortened(kind.cause(match)), kind.fix)
+            cause = match.expand(kind.cause).replace(" (node '')", "")  # a node may have no name
+            return OptimError("session-failed", what, _shortened(cause), kind.fix)
     fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
     file = "MODEL" if _DIGEST.search(path.name) else path.name
     return OptimError("session-failed", what, _shortened(plain_message(text))[:_LONGEST], fix.format(file=file))

@@ -29,11 +29,6 @@ from optim.providers.start import build_command, missing_library, preload, remed
 from optim.target import Target
 
 PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
-_ENUMS = {
-    "graph_optimization_level": ort.GraphOptimizationLevel,
-    "execution_mode": ort.ExecutionMode,
-    "execution_order": ort.ExecutionOrder,
-}
 EXACT_INTEGERS = SessionConfig({}, {"session.x64quantprecision": "1"})
 """Makes onnxruntime add 8-bit products in 32 bits on x86 without VNNI, because they saturate otherwise. It changes
 nothing on
@@ -65,11 +60,11 @@ def session_options(settings: SessionConfig) -> ort.SessionOptions:
     for name, value in settings.session_options.items():
         if not hasattr(options, name):
             raise _bad_setting(f"SessionOptions has no attribute '{name}'")
-        chosen: Any = value
-        if name in _ENUMS and isinstance(value, str):
-            chosen = getattr(_ENUMS[name], value, None)
+        chosen, kind = value, type(getattr(options, name))
+        if isinstance(value, str) and hasattr(kind, "__members__"):
+            chosen = kind.__members__.get(value)
             if chosen is None:
-                raise _bad_setting(f"{_ENUMS[name].__name__} has no value '{value}'")
+                raise _bad_setting(f"{kind.__name__} has no value '{value}'")
         try:
             setattr(options, name, chosen)
         except (TypeError, AttributeError) as error:
@@ -185,13 +180,9 @@ def _options_on(target: Target, settings: SessionConfig, extra_config: Mapping[s
 
 def _not_opened(path: Path, providers: Iterable[str], error: Exception) -> OptimError:
     """The library that a provider lacks, or what the runtime says of the model and its settings."""
-    absent = next((name for name in providers if missing_library(name)), None) if _is_plain(error) else None
+    could_not_start = isinstance(error, RuntimeError)  # the runtime's own exceptions, of models, are none
+    absent = next((name for name in providers if missing_library(name)), None) if could_not_start else None
     return session_failed(path, error) if absent is None else _fell_back(path, absent, CPU)
-
-
-def _is_plain(error: Exception) -> bool:
-    """Whether a provider could not be made: the runtime's own exceptions, of models, are no RuntimeError."""
-    return isinstance(error, RuntimeError)
 
 
 def _fell_back(path: Path, provider: str, instead: str) -> OptimError:

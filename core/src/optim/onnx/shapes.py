@@ -52,47 +52,41 @@ def shapes_of_feeds(inputs: Iterable[TensorInfo], samples: Iterable[Feeds]) -> d
     return found
 
 
-def require_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
-    """Refuses sizes that no dimension of the inputs can have.
+def require_shapes(
+    graph: ir.Model, sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, int]:
+    """Refuses sizes and shapes that the inputs cannot have.
+
+    Args:
+        graph: graph of the inputs.
+        sizes: sizes by name of a dimension, for all inputs.
+        shapes: shapes by input.
+
+    Returns:
+        The size of each named dimension, also of those that the shapes fix.
 
     Raises:
         OptimError[unknown-dimension]: no input has such a dimension. The error lists the nearest ones.
-        OptimError[bad-shape]: a size is below 1.
-    """
-    names = {
-        size.value
-        for value in _inputs(graph).values()
-        for size in value.shape or ()
-        if not isinstance(size, int) and size.value
-    }
-    for name, size in sizes.items():
-        if name not in names:
-            raise unknown_name("dimension", name, names, fix="optim inspect MODEL shows the inputs")
-        _require_positive(f"dimension '{name}'", (size,))
-
-
-def require_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Refuses shapes that the inputs cannot have.
-
-    Returns:
-        The size of each named dimension that the shapes fix.
-
-    Raises:
         OptimError[unknown-input]: there is no such input. The error lists the nearest ones.
         OptimError[bad-shape]: the number of dimensions differs, a size is below 1, or contradicts a fixed size.
         OptimError[conflicting-shapes]: a named dimension would have two sizes.
     """
-    inputs = _inputs(graph)
-    sizes: dict[str, int] = {}
-    for name, shape in shapes.items():
+    inputs, known = _inputs(graph), dict(sizes)
+    dimensions = chain.from_iterable(value.shape or () for value in inputs.values())
+    names = {size.value for size in dimensions if not isinstance(size, int) and size.value}
+    for name, size in sizes.items():
+        if name not in names:
+            raise unknown_name("dimension", name, names, fix="optim inspect MODEL shows the inputs")
+        _require_positive(f"dimension '{name}'", (size,))
+    for name, shape in (shapes or {}).items():
         if name not in inputs:
             raise unknown_name("input", name, inputs, fix="optim inspect MODEL shows the inputs")
-        _learn(inputs[name], shape, sizes)
-    return sizes
+        _learn(inputs[name], shape, known)
+    return known
 
 
 def fixed_inputs(
-    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+    inputs: Iterable[TensorInfo], sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[TensorInfo, ...]:
     """Returns the inputs with some dimensions fixed.
 
@@ -103,36 +97,23 @@ def fixed_inputs(
     """
     found = []
     for info in inputs:
-        shape = shapes.get(info.name, info.shape)
+        shape = (shapes or {}).get(info.name, info.shape)
         known = None if shape is None else tuple(sizes.get(s, s) if isinstance(s, str) else s for s in shape)
         found.append(replace(info, shape=known))
     return tuple(found)
 
 
-def fix_dimensions(graph: ir.Model, sizes: Mapping[str, int]) -> None:
-    """Gives named dimensions of the inputs a fixed size and infers all shapes again. Others stay dynamic.
+def fix_shapes(
+    graph: ir.Model, sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, int]:
+    """Gives dimensions of the inputs a fixed size and infers all shapes again. Others stay dynamic.
+
+    The name of a dimension means the same size everywhere. So other inputs that share a named dimension with an input
+    of ``shapes`` become fixed too.
 
     Args:
         graph: graph to change.
         sizes: sizes by name of a dimension, e.g. ``{"batch": 1}``; each at least 1.
-
-    Raises:
-        OptimError: as in ``require_dimensions``.
-    """
-    require_dimensions(graph, sizes)
-    for value in _inputs(graph).values():
-        value.shape = _with_sizes(value.shape, sizes)
-    infer_shapes_again(graph, sizes)
-
-
-def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Gives inputs a fixed shape and infers all shapes again.
-
-    The name of a dimension means the same size everywhere. So other inputs that share a named dimension become fixed
-    too.
-
-    Args:
-        graph: graph to change.
         shapes: shapes by input: as many sizes as the input has dimensions, each at least 1.
 
     Returns:
@@ -141,13 +122,13 @@ def fix_shapes(graph: ir.Model, shapes: Mapping[str, Sequence[int]]) -> dict[str
     Raises:
         OptimError: as in ``require_shapes``.
     """
-    sizes, inputs = require_shapes(graph, shapes), _inputs(graph)
-    for name, shape in shapes.items():
+    known, inputs = require_shapes(graph, sizes, shapes), _inputs(graph)
+    for name, shape in (shapes or {}).items():
         inputs[name].shape = ir.Shape(shape)
     for value in inputs.values():
-        value.shape = _with_sizes(value.shape, sizes)
-    infer_shapes_again(graph, sizes)
-    return sizes
+        value.shape = _with_sizes(value.shape, known)
+    infer_shapes_again(graph, known)
+    return known
 
 
 def require_shapes_of(graph: ir.Model, samples: Iterable[Feeds]) -> None:

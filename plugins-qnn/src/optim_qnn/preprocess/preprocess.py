@@ -47,12 +47,10 @@ class Preprocess(Pass):
 
     def refuse_for(self, options: PreprocessOptions, model: Model, target: Target) -> None:
         """Names and shapes that the inputs and outputs cannot have."""
-        from optim.onnx import require_dimensions, require_shapes
+        from optim.onnx import require_shapes
 
         _require_names(options, model)
-        graph = model.ir()
-        require_dimensions(graph, options.dimensions)
-        require_shapes(graph, options.shapes)
+        require_shapes(model.ir(), options.dimensions, options.shapes)
 
     def refuse_without_data(self, options: PreprocessOptions, model: Model) -> None:
         """Shapes that nobody said."""
@@ -64,7 +62,7 @@ class Preprocess(Pass):
         """The inputs with what the options fix."""
         from optim.onnx import fixed_inputs, require_shapes
 
-        sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
+        sizes = require_shapes(model.ir(), options.dimensions, options.shapes)
         return fixed_inputs(model.inputs, sizes, options.shapes)
 
     def apply(self, model: Model, options: PreprocessOptions, context: Context) -> PassResult:
@@ -108,7 +106,7 @@ def _shapes_of(options: PreprocessOptions, model: Model) -> dict[str, tuple[int,
         return dict(options.shapes)
     from optim.onnx import fixed_inputs
 
-    fixed = fixed_inputs(model.inputs, options.dimensions, {})
+    fixed = fixed_inputs(model.inputs, options.dimensions)
     if left := [info.name for info in fixed if info.is_dynamic]:
         raise _nobody_said(left)
     dynamic = {info.name for info in model.inputs if info.is_dynamic}
@@ -142,7 +140,7 @@ def fix(graph: ir.Model, model: Model, given: Mapping[str, Sequence[int]], conte
         if not context.feeds_given:
             raise _nobody_said(dynamic)
         shapes = shapes_of_feeds(model.inputs, context.samples())
-    fix_shapes(graph, shapes)
+    fix_shapes(graph, {}, shapes)
     require_shapes_of(graph, context.samples())
     said = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items() if name in dynamic)
     where = "as asked" if given else "as in the samples"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,26 +85,16 @@ def export(
     SOURCE is a Hugging Face model folder, hf://ORG/NAME, or package.module:factory. optim downloads the files of
     hf://ORG/NAME. A factory is a function that returns a torch module, or a module and example inputs.
     """
+    import optim
     from optim.cli_kit import progress
-    from optim.engine.export import (
-        Choice,
-        ExportConditions,
-        Store,
-        fetched,
-        load_registry,
-        parse_named,
-        require_target,
-        source_request,
-    )
-    from optim_plugins.export.described import write_described
+    from optim.engine.export import parse_named, source_request
 
-    passes = [parse_named(text) for text in named]
-    choice = Choice({one.name: one.options for one in passes}, tuple(sorted(set(without))))
+    asked = source_request(source, words, seed)
+    given: dict[str, Any] = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    given |= {"max_drift": max_drift, "without": without, "timeout": timeout, "fresh": fresh}
+    passes = {one.name: one.options for one in map(parse_named, named)}
     with progress() as say:
-        registry = load_registry()
-        request = replace(source_request(str(fetched(source, say)), words, seed), max_drift=max_drift)
-        conditions = ExportConditions(registry, Store(), say, require_target(registry, target), timeout, choice, fresh)
-        made = write_described(request, output, conditions)
+        made = optim.export(given.pop("spec"), output, target=target, passes=passes, say=say, **given)
     if as_json:
         print_json(made.model_dump(mode="json"))
     else:

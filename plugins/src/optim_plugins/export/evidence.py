@@ -1,12 +1,11 @@
-"""What a source itself computes on its trials: recorded by the pipeline that exports it, compared with graphs here.
+"""What a source itself computes on its trials: recorded by the pipeline that exports it, compared with graphs.
 
 A folder for each component, one sample for each step: ``feed/<input>``, ``valid/<output>`` and ``out/<output>``. From
 the second step of a trial on, inputs that the step before carries over are left out: whoever repeats the trial feeds
 its own.
 
-Every step of every trial is one run on the source's own feeds, of the exported graph or of what a run made of it. The
-state of a decoder is what the source returned in the step before, so that drift means the same here as on the samples
-of a run: one run, the same feeds.
+A result of a run is run on the source's own feeds: the state of a decoder is what the source returned in the step
+before, so that drift means the same here as on the samples of a run. An exported graph is fed its own state.
 """
 
 from __future__ import annotations
@@ -82,9 +81,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One step as it was recorded."""
+    """One step as it was recorded.
+
+    Attributes:
+        feeds: without the state.
+        state: what the source returned in the step before, by the input that takes it.
+    """
 
     feeds: Feeds
+    state: Feeds
     valid: Mapping[str, NDArray[np.bool_]]
     outputs: Outputs
 
@@ -96,11 +101,13 @@ def read_evidence(folder: Path) -> Evidence:
 
 def steps_of(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> Iterator[RecordedStep]:
     """The steps of a trial, one in memory at a time."""
-    samples = FeedSet.open(folder / component.name)
+    samples, state = FeedSet.open(folder / component.name), dict[str, Array]()
     for index in range(trial.first, trial.first + trial.steps):
         arrays = samples.sample(index)
-        valid = {name: array.astype(bool) for name, array in part_of(arrays, "valid/").items()}
-        yield RecordedStep(part_of(arrays, "feed/"), valid, part_of(arrays, "out/"))
+        valid, outputs = part_of(arrays, "valid/"), part_of(arrays, "out/")
+        counted = {name: array.astype(bool) for name, array in valid.items()}
+        yield RecordedStep(part_of(arrays, "feed/"), state, counted, outputs)
+        state = {taker: outputs[giver] for giver, taker in component.state.items()}
 
 
 def part_of(arrays: Feeds, prefix: str) -> dict[str, Array]:
@@ -151,7 +158,13 @@ def compare_step(
         cast: compare in the source's type, where a pass that the user named has changed precision.
     """
     return [
-        compare_output(name, expected, _as(outputs[name], expected, cast), step.valid.get(name), variations[name])
+        compare_output(
+            name,
+            expected,
+            outputs[name].astype(expected.dtype, copy=False) if cast else outputs[name],
+            step.valid.get(name),
+            variations[name],
+        )
         for name, expected in step.outputs.items()
     ]
 
@@ -166,8 +179,3 @@ def as_taken(feeds: Mapping[str, Array], inputs: Iterable[TensorInfo]) -> dict[s
 def place_of(trial: RecordedTrial, step: int) -> str:
     """Where in the trials something happened, for a message."""
     return f"on '{trial.name}'" + (f", step {step + 1} of {trial.steps}" if trial.steps > 1 else "")
-
-
-def _as(array: Array, expected: Array, lossy: bool) -> Array:
-    """The output in the source's type, where a pass that the user named has changed precision."""
-    return array.astype(expected.dtype) if lossy and array.dtype != expected.dtype else array

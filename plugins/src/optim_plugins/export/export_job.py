@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A source, where it will run, what the user said of passes, and the folder of the store."""
+    """A source, where it will run, what the user said of passes, and the folder to write to."""
 
     source: SourceRequest
     target: Target
     choice: Choice
-    store: Path
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Load, change, export, store."""
-    with source_context(request.target, request.store.parent, channel) as context:
+    with source_context(request.target, request.folder.parent, channel) as context:
         pipeline = Pipeline(load_registry(), context, request.choice)
         source = pipeline.prepare(pipeline.load(request.source))
         notes: list[str] = []
@@ -82,7 +82,7 @@ def run(request: Request, channel: Channel) -> Answer:
             exported = pipeline.export(component)
             set_dimensions(exported.graph, component)
             notes += _place_weights(exported, source, request)
-            graphs.append(_store(exported, component, request.store))
+            graphs.append(_store(exported, component, request.folder))
         return Answer(tuple(graphs), tuple(pipeline.steps), tuple(notes), pipeline.lossy)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 from optim.engine.export import (
@@ -38,16 +37,12 @@ def write_export(request: SourceRequest, output: Path, conditions: ExportConditi
     Raises:
         OptimError: the source cannot be loaded or exported, or its graphs are not what it computes.
     """
-
-    def make() -> MadeExport:
-        return make_graphs(request, conditions)
-
     store = conditions.store
     with store.in_use():
         if request.weights == "link":
-            return _export_linked(request, output, make)
+            return _export_linked(request, output, conditions)
         with RunFolder.claim(output) as folder:
-            made = make()
+            made = make_graphs(request, conditions)
             conditions.say("writing the graphs")
             owner = held_backend(conditions.registry, conditions.target.backend).owner
             folder.publish(lambda path: _write_graphs(made, path, conditions, owner))
@@ -74,7 +69,7 @@ def _write_graphs(made: MadeExport, folder: Path, conditions: ExportConditions, 
         carry_files(files.folder, folder)
 
 
-def _export_linked(request: SourceRequest, output: Path, make: Callable[[], MadeExport]) -> MadeExport:
+def _export_linked(request: SourceRequest, output: Path, conditions: ExportConditions) -> MadeExport:
     """Write graphs beside the user's weights; nothing that is not ours is replaced."""
     weights = request.folder
     if weights is None or not weights.resolve().is_relative_to(output.absolute().resolve()):
@@ -86,7 +81,7 @@ def _export_linked(request: SourceRequest, output: Path, make: Callable[[], Made
             f"write them beside the weights: optim export {below} -o {below} --weights link",
         )
     _refuse_overwriting(output)
-    made = make()
+    made = make_graphs(request, conditions)
     for graph in made.graphs:
         deliver_linked(graph.model, output, name=made.content.components[graph.known.component].file)
     temporary = output / f".{EXPORT_FILE}.{uuid.uuid4().hex}"

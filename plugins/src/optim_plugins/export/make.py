@@ -91,10 +91,9 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> MadeExp
     store, target, choice = conditions.store, conditions.target.plain, conditions.choice
     with TemporaryDirectory(dir=store.root, prefix="scratch-") as scratch:
         evidence = Path(scratch) / "evidence"
-        recording = reference_job.Request(request, target, choice, evidence)
-        reference = runner.need(
+        recorded = runner.need(
             reference_job.JOB,
-            recording,
+            export_job.Request(request, target, choice, evidence),
             timeout_s=conditions.timeout_s,
             reference="source-load-failed",
             doing=f"load {request.spec}",
@@ -124,7 +123,7 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> MadeExp
         one.component: ComponentFile(f"{one.component}.onnx", one.state, verified[one.component].drift.relative_error)
         for one in exported.graphs
     }
-    content = export_file(request.spec, reference.evidence.facts, parts)
+    content = export_file(request.spec, recorded.facts, parts)
     files = KeptFiles(request.folder.absolute(), links=True) if request.folder is not None else None
     graphs = [
         ExportedGraph(

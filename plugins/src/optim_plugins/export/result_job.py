@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-from optim.arrays import Array, Feeds
+from optim.arrays import Feeds
 from optim.engine.export import (
     Job,
     OutputComparison,
@@ -21,9 +18,6 @@ from optim.engine.export import (
 from optim.jobs import Channel
 from optim.model import Model
 from optim_plugins.export.evidence import (
-    RecordedComponent,
-    RecordedStep,
-    RecordedTrial,
     as_taken,
     compare_step,
     place_of,
@@ -48,8 +42,9 @@ def run(request: Request, channel: Channel) -> SourceDrift:
     with request.place.backend().open(request.model, request.place.target) as session:
         for trial in component.trials:
             refusal = ""
-            for index, (feeds, step) in enumerate(_runs(request.evidence, component, trial)):
-                given = mapped_feeds(as_taken(feeds, request.original.inputs), interfaces)
+            for index, step in enumerate(steps_of(request.evidence, component, trial)):
+                taken = as_taken({**step.feeds, **step.state}, request.original.inputs)
+                given = mapped_feeds(taken, interfaces)
                 if refusal := _refusal(request.model, given) or (why_not_taken(given) if in_place else ""):
                     break
                 compared = compare_step(step, mapped_outputs(session.run(given), interfaces), variations, cast=True)
@@ -64,14 +59,6 @@ def run(request: Request, channel: Channel) -> SourceDrift:
                 trials.append(trial.name)
     problem = next((found.problem for found in worst.values() if found.name == output), "")
     return SourceDrift(worst_drift(worst.values()), tuple(trials), tuple(skipped), samples, output, place, problem)
-
-
-def _runs(folder: Path, component: RecordedComponent, trial: RecordedTrial) -> Iterator[tuple[Feeds, RecordedStep]]:
-    """Each step with all that it is fed."""
-    carried: Mapping[str, Array] = {}
-    for step in steps_of(folder, component, trial):
-        yield {**step.feeds, **carried}, step
-        carried = {taker: step.outputs[giver] for giver, taker in component.state.items()}
 
 
 def _refusal(model: Model, feeds: Feeds) -> str:

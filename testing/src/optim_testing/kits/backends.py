@@ -266,7 +266,7 @@ class BackendConformance(Kit):
         padded = outputs_with_padding(run, model, [sample for sample, _ in answers])
         variations = variations_of(samples, model, padded)
         for (expected, sample), (_, found) in zip(samples, answers, strict=True):
-            compared = compare_sample(expected, elements(found), sample, model.inputs, model.outputs, variations)
+            compared = compare_sample(expected, elements(found), sample, model, variations)
             problems = [one.problem for one in compared if one.problem]
             assert not problems, "; ".join(problems)
             drift = worst_drift(compared).relative_error

@@ -14,9 +14,9 @@ import optim
 from optim._engine.api.request import settings_from
 from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.recipes.recipe import recipe_from
-from optim._engine.sources.export_file import foretold_facts
 from optim.errors import OptimError
 from optim.goal import GenerationTimes, GoalRequest
+from optim_plugins.export.named import foretold_facts
 from optim_plugins.goals.decoders.timing import depths_of
 from optim_plugins.goals.generate import GenerateClock, GenerateGoal
 

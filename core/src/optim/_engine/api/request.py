@@ -84,7 +84,7 @@ def settings_from(
 
 
 def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock | None]:
-    """The words of a recipe or of a lock, as the user would say them, and the lock if it is one."""
+    """Reads a recipe or a lock as words of the user; returns the lock too if it is one."""
     from optim._engine.recipes.lock import load_recipe_or_lock
     from optim._engine.recipes.recipe import Recipe, recipe_from
 
@@ -105,7 +105,7 @@ def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock
 
 
 def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of ``RunSettings`` among words of the command line, of Python, of a recipe or of a lock."""
+    """Finds the fields of ``RunSettings`` in words of the command line, of Python, of a recipe or of a lock."""
     said = {name: value for name, value in words.items() if value is not None and value != ()}
     found = {field.name: said[field.name] for field in fields(RunSettings) if field.name in said}
     if "preset" in said:
@@ -176,8 +176,9 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
     Raises:
         OptimError: as ``require_run``.
     """
+    sources = [str(path) for path in models if needs_export(str(path))]
     for path in models:
-        if not needs_export(str(path)):
+        if str(path) not in sources:
             filled = any((path / name).is_file() for name in (_REPORT, _SESSION))
             check_file(path / _MODEL_IN_FOLDER if filled else path)
     from optim._engine.plugins.chosen_targets import choose_targets
@@ -186,7 +187,12 @@ def require_models(models: Sequence[Path], data: str | None, target: str) -> Non
 
     if data is not None:
         require_feeds(data)
-    choose_targets(load_registry(), target, beside=True)
+    registry = load_registry()
+    choose_targets(registry, target, beside=True)
+    for source in sources:
+        from optim._engine.sources.exported import find_pipeline
+
+        find_pipeline(registry, source).foretold(source)
 
     expect_workers()  # they import what this process goes on to import, meanwhile
 

@@ -7,6 +7,7 @@ batch. Nothing else of a run tells that: it compares outputs on the same feeds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,34 +37,31 @@ def batch_drift(
         samples: as the model takes them; what is no such input, as an adapter, stays as it is.
         variations: how the model's outputs vary over samples; of one that is left out, it is measured on each alone.
     """
-    known = variations or {}
     infos = {info.name: info for info in inputs}
-    found = BatchDrift()
-    notes: list[str] = []
-    for measure in (_batched, _padded):
-        reason = ""
+    figures: dict[str, Any] = {}
+    notes = []
+    for way, many, measured in (("batched", "rows", _batched), ("padded", "padding", _padded)):
         try:
-            found, reason = measure(session, infos, samples, found, known)
+            found = measured(session, infos, samples, variations or {})
         except Exception as error:  # a model may refuse what it was never run on
-            reason = f"{measure.__name__.removeprefix('_')}: the model does not run: {describe_exception(error)}"
-        notes += [reason] if reason else []
-    return BatchDrift(found.batched, found.padded, found.rows, found.padding, tuple(notes))
+            found = f"the model does not run: {describe_exception(error)}"
+        if isinstance(found, str):
+            notes.append(f"{way}: {found}")
+        else:
+            figures |= {way: found[0], many: found[1]}
+    return BatchDrift(**figures, notes=tuple(notes))
 
 
 def _batched(
-    session: Session,
-    infos: dict[str, TensorInfo],
-    samples: Sequence[Feeds],
-    found: BatchDrift,
-    variations: Mapping[str, Variation],
-) -> tuple[BatchDrift, str]:
-    """Each row of a batch against the same sample alone."""
+    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], variations: Mapping[str, Variation]
+) -> tuple[float, int] | str:
+    """The drift of the worst row of a batch from the same sample alone, and how many rows; or why there is none."""
     rows = row_inputs(infos.values())
     alike = samples_alike(samples, rows)
     if not rows:
-        return found, "batched: the model has no dynamic first dimension that its inputs share"
+        return "the model has no dynamic first dimension that its inputs share"
     if len(alike) < 2:
-        return found, "batched: no two samples have the same shapes: give such in --data"
+        return "no two samples have the same shapes: give such in --data"
     together = in_a_batch(alike, rows)
     whole = together[rows[0]].shape[0]
     answer, start, drifts = session.run(together), 0, []
@@ -72,26 +70,19 @@ def _batched(
         part = {name: array[start : start + count] for name, array in answer.items() if array.shape[:1] == (whole,)}
         drifts += _drifts(alone, part, variations)
         start += count
-    if not drifts:
-        return found, "batched: no output has a row for each sample"
-    return BatchDrift(max(drifts), found.padded, start, found.padding), ""
+    return (max(drifts), start) if drifts else "no output has a row for each sample"
 
 
 def _padded(
-    session: Session,
-    infos: dict[str, TensorInfo],
-    samples: Sequence[Feeds],
-    found: BatchDrift,
-    variations: Mapping[str, Variation],
-) -> tuple[BatchDrift, str]:
-    """A sample against the same with masked positions behind it."""
+    session: Session, infos: dict[str, TensorInfo], samples: Sequence[Feeds], variations: Mapping[str, Variation]
+) -> tuple[float, int] | str:
+    """The drift of a sample with masked positions behind it, and how many positions; or why there is none."""
     longer, more = with_padding(samples[0], infos) if samples else ({}, 0)
     if not more:
-        return found, "padded: the model takes no mask of the positions of another input"
+        return "the model takes no mask of the positions of another input"
     alone, answer = session.run(samples[0]), session.run(longer)
     shown = {name: cut(array, alone[name].shape) for name, array in answer.items()}
-    drifts = _drifts(alone, shown, variations)
-    return BatchDrift(found.batched, max(drifts), found.rows, more), ""
+    return max(_drifts(alone, shown, variations)), more
 
 
 def samples_alike(samples: Sequence[Feeds], rows: Sequence[str]) -> list[Feeds]:

@@ -13,6 +13,7 @@ import onnx
 
 from optim.errors import some_of
 from optim.model import Model
+from optim.onnx.operators import walk_nodes
 from optim.onnx.skeleton import read_skeleton
 
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
@@ -55,12 +56,8 @@ def _new_randomness(before: Path, after: Path) -> Iterator[str]:
 
 
 def _random_operators(path: Path) -> set[str]:
-    model = read_skeleton(path)
-    found, lists = set[str](), [model.graph.node, *(function.node for function in model.functions)]
-    while lists:
-        for node in lists.pop():
-            trains = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
-            if trains or node.op_type.startswith(_RANDOM):
-                found.add(node.op_type)
-            lists += [one.g.node for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]
-    return found
+    def draws(node: onnx.NodeProto) -> bool:
+        trains = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
+        return trains or node.op_type.startswith(_RANDOM)
+
+    return {node.op_type for node in walk_nodes(read_skeleton(path)) if draws(node)}

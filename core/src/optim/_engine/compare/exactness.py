@@ -7,33 +7,15 @@ the saturated outputs are wrong, and so is the original as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Reference, compare_session
 from optim._engine.gate.drift import worst_drift
-from optim.model import Model, SessionConfig
+from optim.model import Model
 from optim.processor import ExactSettings
 from optim.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """The original as it is run for its reference outputs.
-
-    Attributes:
-        model: with the exact settings, if it may need any.
-        exact: these settings; None: it needs none.
-    """
-
-    model: Model
-    exact: ExactSettings | None = None
-
-    @property
-    def equivalent(self) -> Sequence[SessionConfig] | None:
-        """Settings that should not matter to the model; None: those of its backend."""
-        return None if self.exact is None else self.exact.equivalent
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +41,18 @@ class Inexact:
         )
 
 
-def exact_original(backend: HeldBackend, model: Model, target: Target, without: Collection[str]) -> Original:
-    """The original with the settings that it may need; whoever excludes the pass accepts the outputs as they are."""
+def needed_settings(
+    backend: HeldBackend, model: Model, target: Target, without: Collection[str]
+) -> ExactSettings | None:
+    """The settings that the original may need; None also for users who exclude the pass: they accept its outputs."""
     exact = backend.exact_settings(model, target)
-    if exact is None or exact.pass_name in without:
-        return Original(model)
-    return Original(replace(model, session=model.session.updated(exact.session)), exact)
+    return None if exact is None or exact.pass_name in without else exact
 
 
 def accepted_inexact(backend: HeldBackend, model: Model, target: Target, without: Collection[str]) -> str:
     """Why the target may compute something else than a model says, if the user accepted that; else empty.
 
-    For its arguments see :func:`exact_original`.
+    For its arguments see :func:`needed_settings`.
     """
     exact = backend.exact_settings(model, target)
     if exact is None or exact.pass_name not in without:

@@ -8,15 +8,15 @@ device that runs another program, such as one from a stale cache, differs there.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from optim._engine.compare.place import Reference, chosen, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, is_rounding, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample, elements
-from optim._engine.gate.variation import Variation
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError, describe_exception
@@ -77,16 +77,14 @@ class CheckedDevice:
     release: str
 
 
-def check_device(
-    device: CheckedDevice, reference: Reference, variations: Mapping[str, Variation], within_s: float | None
-) -> DeviceCheck:
+def check_device(device: CheckedDevice, reference: Reference, within_s: float | None) -> DeviceCheck:
     """Compare the outputs that count as right with those of an independent runtime, one sample at least.
 
     Raises:
         OptimError[target-differs]: the target is further off than rounding in its stated precision explains.
     """
-    asked, target = _Question(reference, variations, within_s), device.target
-    by, found, samples = _first_answer(reference.original.path, asked)
+    target = device.target
+    by, found, samples = _first_answer(reference.original.path, reference, within_s)
     if not samples:
         return DeviceCheck(reason=by)
     drift = worst_drift(found).relative_error
@@ -106,12 +104,7 @@ def check_device(
 
 
 def check_result(
-    device: CheckedDevice,
-    result: CheckedResult,
-    session: Session,
-    reference: Reference,
-    variations: Mapping[str, Variation],
-    within_s: float | None,
+    device: CheckedDevice, result: CheckedResult, session: Session, reference: Reference, within_s: float | None
 ) -> DeviceCheck:
     """Compare what the device computes of a result with what an independent runtime computes of the same file.
 
@@ -121,8 +114,7 @@ def check_result(
     Raises:
         OptimError[target-differs]: they are further apart.
     """
-    asked = _Question(reference, variations, within_s, session, result.interfaces)
-    by, found, samples = _first_answer(result.model.path, asked)
+    by, found, samples = _first_answer(result.model.path, reference, within_s, session, result.interfaces)
     found = [one for one in found if not one.problem and one.mismatched is None]
     if not samples or not found:
         return DeviceCheck(reason=by if not samples else "it has no outputs of floats that can be compared")
@@ -142,31 +134,29 @@ def check_result(
     return DeviceCheck(by, worst.relative_error, samples, len(reference.compared))
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The question that the independent runtime answers.
-
-    Attributes:
-        within_s: seconds in which samples must be over; None: no bound.
-        session: on the device, of the model that is compared; None: the outputs that count as right are.
-    """
-
-    reference: Reference
-    variations: Mapping[str, Variation]
-    within_s: float | None
-    session: Session | None = None
-    interfaces: tuple[Interface, ...] = ()
-
-
-def _first_answer(path: Path, asked: _Question) -> tuple[str, Sequence[OutputComparison], int]:
+def _first_answer(
+    path: Path,
+    reference: Reference,
+    within_s: float | None,
+    session: Session | None = None,
+    interfaces: Sequence[Interface] = (),
+) -> tuple[str, Sequence[OutputComparison], int]:
     """The first runtime that takes a model: its name, its comparison of each output, and the number of samples.
 
     If no runtime takes it: the reasons of each in place of the name, and 0 samples.
+
+    Args:
+        path: of the model.
+        reference: feeds, and the original's outputs.
+        within_s: seconds in which samples must be over; None: no bound.
+        session: on the device, of the model that is compared; None: the outputs that count as right are.
+        interfaces: of the model.
     """
     began, failures = time.perf_counter(), []
     for by, opened in (("onnxruntime on the CPU", _onnxruntime), ("ONNX's reference implementation", _evaluator)):
         try:
-            return by, *_compared(opened(path), asked, began)
+            until = math.inf if within_s is None else began + within_s
+            return by, *_compared(opened(path), reference, until, session, interfaces)
         except Exception as error:  # whatever a runtime says of a model that it does not take
             failures.append(f"{by}: {describe_exception(error)}")
     return "; ".join(failures), (), 0
@@ -178,21 +168,22 @@ def _stated(target: Target) -> str:
     return f"and a target with less precision may drift by {_INEXACT:g}"
 
 
-def _compared(run: Run, asked: _Question, began: float) -> tuple[Sequence[OutputComparison], int]:
+def _compared(
+    run: Run, reference: Reference, until: float, session: Session | None, interfaces: Sequence[Interface]
+) -> tuple[Sequence[OutputComparison], int]:
     merged: dict[str, OutputComparison] = {}
-    reference, within_s = asked.reference, asked.within_s
-    original, samples, longest_s = reference.original, 0, 0.0
+    variations, samples, longest_s = reference.variations(), 0, 0.0
     for sample, feeds in chosen(reference.feed_set(), reference.compared):
-        spent_s = time.perf_counter() - began
-        if samples and within_s is not None and spent_s + _SLOWER * longest_s > within_s:
+        began = time.perf_counter()
+        if samples and began + _SLOWER * longest_s > until:
             break
-        fed = mapped_feeds(feeds, asked.interfaces)
-        expected = elements(mapped_outputs(run(fed), asked.interfaces))
+        fed = mapped_feeds(feeds, interfaces)
+        expected = elements(mapped_outputs(run(fed), interfaces))
         got = reference.expected(sample)
-        if asked.session is not None:
-            got = elements(mapped_outputs(asked.session.run(fed), asked.interfaces))
-        longest_s = max(longest_s, time.perf_counter() - began - spent_s)
-        compared = compare_sample(expected, got, feeds, original.inputs, original.outputs, asked.variations)
+        if session is not None:
+            got = elements(mapped_outputs(session.run(fed), interfaces))
+        longest_s = max(longest_s, time.perf_counter() - began)
+        compared = compare_sample(expected, got, feeds, reference.original, variations)
         merged, samples = merge_samples(merged, compared), samples + 1
     return list(merged.values()), samples
 

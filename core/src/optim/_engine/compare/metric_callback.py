@@ -3,8 +3,8 @@
 A function of a notebook or a script has no name that another process could import, and may look at what the program
 holds. It is called where it was written, one call at a time; what it returns is not kept from run to run.
 
-A question is a frame of JSON with the name of the function, and one with its arguments as ``.npz``; the answer is a
-frame of JSON. Nothing is pickled: neither side could be made to run anything but the metric.
+A question is a frame of JSON with the name of the function and the number of its arguments, and one with these as
+``.npz``; the answer is a frame of JSON. Nothing is pickled: neither side could be made to run anything but the metric.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _LONGEST_FOLDER = 70
 
 _ENDING_S = 5.0
 """For who answers to see that it is over: next to nothing, but on a machine that stands still."""
+
+_SUMS = "sums"
+"""The name of the only argument of ``finish``."""
 
 _AGAIN_S = 0.01
 """Before the next call is taken, where one could not be: there may be no descriptor left."""
@@ -87,7 +90,7 @@ def metric_of_program(spec: MetricSpec, program: CallingProgram) -> Metric:
         return _asked(spec, program, "call", arguments)
 
     def finish(sums: Any) -> float:
-        return float(_asked(spec, program, "finish", (sums,)))
+        return float(_asked(spec, program, "finish", ({_SUMS: sums},)))
 
     return Metric(
         spec.name,
@@ -112,14 +115,16 @@ def _serve(listener: Listener, metric: Metric, ended: threading.Event) -> None:
 
 
 def _answer_all(connection: Connection, metric: Metric, one_at_a_time: threading.Lock) -> None:
-    functions: dict[str, Callable[..., Any] | None] = {"call": metric.call, "finish": metric.finish}
+    finish = metric.finish
+    functions: dict[str, Callable[..., Any]] = {"call": metric.call}
+    if finish is not None:
+        functions["finish"] = lambda sums: finish(sums[_SUMS])
     with connection, suppress(EOFError, OSError):
         while True:
-            function = functions[json.loads(connection.recv_bytes())]
-            arguments = _unpacked(connection.recv_bytes())
-            assert function is not None
+            name, count = json.loads(connection.recv_bytes())
+            arguments = _unpacked(connection.recv_bytes(), count)
             with one_at_a_time:
-                answer = _answer(function, arguments)
+                answer = _answer(functions[name], arguments)
             connection.send_bytes(json.dumps(answer).encode())
 
 
@@ -141,10 +146,10 @@ def _plain(found: Any) -> Any:
     return array.astype(np.float64).tolist() if array.dtype.kind in "biuf" else repr(found)
 
 
-def _asked(spec: MetricSpec, program: CallingProgram, name: str, arguments: Sequence[Any]) -> Any:
+def _asked(spec: MetricSpec, program: CallingProgram, name: str, arguments: Sequence[Mapping[str, Any]]) -> Any:
     try:
         with Client(program.address, authkey=bytes.fromhex(program.key)) as connection:
-            connection.send_bytes(json.dumps(name).encode())
+            connection.send_bytes(json.dumps([name, len(arguments)]).encode())
             connection.send_bytes(_packed(arguments))
             answer = json.loads(connection.recv_bytes())
     except (OSError, EOFError) as error:
@@ -166,36 +171,25 @@ def _asked(spec: MetricSpec, program: CallingProgram, name: str, arguments: Sequ
     return answer["value"]
 
 
-def _packed(arguments: Sequence[Any]) -> bytes:
-    """Arrays, and mappings of arrays, as ``.npz``: ``0`` or ``0/name``."""
+def _packed(arguments: Sequence[Mapping[str, Any]]) -> bytes:
+    """Mappings of arrays as ``.npz``: ``0/name``."""
     import numpy as np
 
-    arrays: dict[str, Any] = {}
-    for place, argument in enumerate(arguments):
-        if isinstance(argument, Mapping):
-            arrays[f"{place}/"] = np.array(len(argument))  # a mapping without arrays is one too
-            arrays |= {f"{place}/{name}": _without_objects(array) for name, array in argument.items()}
-        else:
-            arrays[f"{place}"] = argument
+    named = {f"{place}/{name}": array for place, one in enumerate(arguments) for name, array in one.items()}
     packed = io.BytesIO()
-    np.savez(packed, **arrays)
+    np.savez(packed, **{name: _without_objects(array) for name, array in named.items()})
     return packed.getvalue()
 
 
-def _unpacked(packed: bytes) -> list[Any]:
+def _unpacked(packed: bytes, count: int) -> list[dict[str, Any]]:
     import numpy as np
 
-    found: dict[int, Any] = {}
+    found: list[dict[str, Any]] = [{} for _ in range(count)]
     with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
         for key in archive.files:
-            place, slash, name = key.partition("/")
-            if not slash:
-                found[int(place)] = archive[key]
-            elif not name:
-                found[int(place)] = {}
-            else:
-                found[int(place)][name] = archive[key]
-    return [found[place] for place in sorted(found)]
+            place, _, name = key.partition("/")
+            found[int(place)][name] = archive[key]
+    return found
 
 
 def _without_objects(array: Any) -> Any:

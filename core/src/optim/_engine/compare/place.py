@@ -160,8 +160,7 @@ def compare_run(
             f"original: {', '.join(sorted(expected))}; candidate: {', '.join(sorted(got))}",
             "a pass that changes inputs or outputs must return PassResult(interface=...)",
         )
-    original = reference.original
-    found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+    found = compare_sample(expected, got, feeds, reference.original, variations)
     most = reference.max_mismatch
     return [
         replace(one, sample=f"sample {sample}", accepted=one.mismatched is not None and one.mismatched <= most)

@@ -16,18 +16,16 @@ original::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-
-import numpy as np
 
 from optim._engine.compare.place import Place, Reference, call_interface, chosen, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, merge_samples
-from optim._engine.gate.outputs import compare_output, compare_sample
-from optim._engine.gate.variation import Variation, measure
+from optim._engine.gate.outputs import compare_sample
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
+from optim.drift import compare_outputs
 from optim.errors import OptimError
 from optim.jobs.doing import doing
 from optim.model import Model
@@ -76,29 +74,23 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
                 "this is an issue of the pass that returned the interface",
             )
         pairs.append((expected, got))
-    merged = _worst(pairs)
-    if not any(found.compared or found.problem for found in merged.values()):
+    compared = compare_outputs(pairs)
+    if not any(found.compared or found.problem for found in compared):
         raise OptimError(
             "nothing-compared",
             "the models have nothing to compare",
             "no raw sample gave a single element",
             "give the pass raw samples of your own on which the model finds something",
         )
-    limit = recast.tolerance
-    return [replace(found, name=_RAW_PREFIX + found.name, limit=limit) for found in merged.values()]
-
-
-def _worst(pairs: Sequence[tuple[Outputs, Outputs]]) -> dict[str, OutputComparison]:
-    """Every output at its worst, in the unit of how what is expected varies over the raw samples."""
-    variations: dict[str, Variation] = {}
-    merged: dict[str, OutputComparison] = {}
-    for number, (expected, got) in enumerate(pairs):
-        for name, array in expected.items():
-            if name not in variations:
-                variations[name] = measure([(np.asarray(one[name]), None) for one, _ in pairs if name in one])
-            compared = compare_output(name, array, got[name], None, variations[name])
-            merged = merge_samples(merged, [replace(compared, sample=f"raw sample {number}")])
-    return merged
+    return [
+        replace(
+            found,
+            name=_RAW_PREFIX + found.name,
+            sample=f"raw sample {found.by_sample.index(found.relative_error)}",
+            limit=recast.tolerance,
+        )
+        for found in compared
+    ]
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:
@@ -141,33 +133,21 @@ def _compare(
     place: Place,
 ) -> list[OutputComparison]:
     merged: dict[str, OutputComparison] = {}
-    inputs, outputs, variations = reference.original.inputs, reference.original.outputs, reference.variations()
+    variations = reference.variations()
     feeds_of = import_named(variant.feeds)
-    part_of = import_named(variant.outputs) if variant.outputs else _whole
-    with _expecting(reference, interfaces[:index], variant.model, place) as expecting:
+    part_of = import_named(variant.outputs) if variant.outputs else lambda outputs, _: outputs
+    opened: AbstractContextManager[Session | None] = nullcontext()
+    if variant.model is not None:
+        opened = place.backend().open_reference(variant.model, place.target)
+    with opened as own:
         for sample, feeds in chosen(reference.feed_set(), samples):
             before = mapped_feeds(feeds, interfaces[:index])
             fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
             got = mapped_outputs(session.run(fed), interfaces)
-            expected = expecting(sample, before)
+            made = None if own is None else mapped_outputs(own.run(before), interfaces[:index])
+            expected = reference.expected(sample) if made is None else made
             parts = part_of(expected, feeds), part_of(got, feeds)
-            compared = compare_sample(*parts, feeds, inputs, outputs, variations)
+            compared = compare_sample(*parts, feeds, reference.original, variations)
             named = [replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared]
             merged = merge_samples(merged, named)
     return list(merged.values())
-
-
-@contextmanager
-def _expecting(
-    reference: Reference, interfaces: Sequence[Interface], model: Model | None, place: Place
-) -> Iterator[Callable[[int, Feeds], Outputs]]:
-    """What says what a variant should give on a sample: a model of its own, else the original."""
-    if model is None:
-        yield lambda sample, _: reference.expected(sample)
-        return
-    with place.backend().open_reference(model, place.target) as session:
-        yield lambda _, feeds: mapped_outputs(session.run(feeds), interfaces)
-
-
-def _whole(outputs: Outputs, feeds: Feeds) -> Outputs:
-    return outputs

@@ -154,7 +154,7 @@ def _rounded(
     seen = set()
     for sample, feeds in chosen(reference.feed_set(), samples):
         expected, got = reference.expected(sample), elements(session.run(change(feeds)))
-        found = compare_sample(expected, got, feeds, original.inputs, original.outputs, variations)
+        found = compare_sample(expected, got, feeds, original, variations)
         merged = merge_samples(merged, found)
         seen.add(sample)
         for one in found:

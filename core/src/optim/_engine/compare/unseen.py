@@ -124,13 +124,9 @@ def _compare(
         return any(is_free and was != now for was, now, is_free in pairs)
 
     judged = {
-        name: _in_shape(one, expected[name].shape)
-        for name, one in variations.items()
-        if name in expected and not one.unjudged and not is_chosen(name)
+        name: one for name, one in variations.items() if name in expected and not one.unjudged and not is_chosen(name)
     }
-    return compare_sample(
-        {name: expected[name] for name in judged}, got, sample.feeds, original.inputs, original.outputs, judged
-    )
+    return compare_sample({name: expected[name] for name in judged}, got, sample.feeds, original, judged)
 
 
 def unseen_samples(reference: Reference) -> list[UnseenSample]:
@@ -246,20 +242,6 @@ def _run(session: Session, feeds: Feeds) -> tuple[Outputs, str]:
         return elements(session.run(feeds)), ""
     except Exception as error:  # a model may refuse what it was never run on
         return {}, describe_exception(error)
-
-
-def _in_shape(variation: Variation, shape: tuple[int, ...]) -> Variation:
-    """How an output varies, without what is known of slices of an axis that has another size now."""
-
-    def fits(axis: int, size: int) -> bool:
-        return axis < 0 or (axis < len(shape) and size in (1, shape[axis]))
-
-    return replace(
-        variation,
-        slices={axis: table for axis, table in variation.slices.items() if fits(axis, table.shape[1])},
-        rounding={axis: errors for axis, errors in variation.rounding.items() if fits(axis, len(errors))},
-        whole={axis: found for axis, found in variation.whole.items() if fits(axis, len(found))},
-    )
 
 
 def _cut_to(outputs: Outputs, shapes: Mapping[str, tuple[int, ...]]) -> Outputs:

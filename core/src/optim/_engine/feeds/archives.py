@@ -38,10 +38,10 @@ class RawSample:
 
 
 def write_archive(path: Path, arrays: Mapping[str, Array]) -> None:
-    """One sample as ``numpy.savez`` writes it, which takes no array that is called ``file``."""
+    """One sample as ``numpy.savez`` writes it, which takes no array that is called ``file``; without a date."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
 
 

@@ -22,7 +22,7 @@ from optim.model import Dimension, TensorInfo
 
 
 class Measure(StrEnum):
-    """What a dimension counts."""
+    """What a dimension counts. A size that a setting has is called as its field."""
 
     BATCH = "batch"
     LENGTH = "length"
@@ -182,23 +182,15 @@ def _fixed_sizes(plans: Sequence[PlannedInput]) -> dict[Measure, int]:
 
 
 def _size(measure: Measure, setting: Setting) -> int:
-    if measure is Measure.BATCH:
-        return setting.batch
     if measure is Measure.ONE:
         return 1
-    if setting.equal is not None:
+    if setting.equal is not None and measure is not Measure.BATCH:
         return setting.equal
-    return {
-        Measure.LENGTH: setting.length,
-        Measure.PAST: setting.past,
-        Measure.TOTAL: setting.length if setting.mask_without_past else setting.past + setting.length,
-        Measure.SOURCE: max(1, setting.past + setting.length - 1) if setting.length == 1 else setting.length,
-        Measure.HEIGHT: setting.height,
-        Measure.WIDTH: setting.width,
-        Measure.CHANNELS: 3,
-        Measure.FRAMES: setting.frames,
-        Measure.SAMPLES: setting.samples,
-    }.get(measure, setting.other)
+    if measure is Measure.TOTAL:
+        return setting.length if setting.mask_without_past else setting.past + setting.length
+    if measure is Measure.SOURCE:
+        return max(1, setting.past + setting.length - 1) if setting.length == 1 else setting.length
+    return 3 if measure is Measure.CHANNELS else int(getattr(setting, measure))
 
 
 def _hinted(symbol: str, role: InputRole, guess: Measure) -> Measure:

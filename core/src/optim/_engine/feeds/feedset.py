@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from optim._engine.feeds.archives import write_archive
 from optim.arrays import Array, Feeds, dtype_of
 from optim.model import TensorInfo
 
@@ -70,20 +71,9 @@ class FeedSet:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """The feeds that another process wrote."""
-        return cls.described(folder, json.loads((folder / _INDEX).read_text()))
-
-    @classmethod
-    def described(cls, folder: Path, index: Mapping[str, Any]) -> Self:
-        """The feeds in a folder, by what its index says."""
-        return cls(
-            folder=folder,
-            origin=index["origin"],
-            count=index["count"],
-            digest=index["digest"],
-            assumptions=tuple(InputAssumption(**entry) for entry in index["assumptions"]),
-            dtypes=index["dtypes"],
-            labels=tuple(index["labels"]),
-        )
+        index: dict[str, Any] = json.loads((folder / _INDEX).read_text())
+        assumptions = tuple(InputAssumption(**entry) for entry in index["assumptions"])
+        return cls(folder, **{**index, "assumptions": assumptions, "labels": tuple(index["labels"])})
 
     def __len__(self) -> int:
         return self.count
@@ -168,11 +158,9 @@ class FeedWriter:
         self._labels.update(labels)
         self._digest.update(f"sample {self.count}".encode())
         arrays = {name: _plain(np.asarray(given, order="C")) for name, given in {**feeds, **labels}.items()}
-        with zipfile.ZipFile(_sample_path(self._temporary, self.count), "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                self._dtypes[name] = array.dtype.name
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, array.view(_raw(array.dtype)), allow_pickle=False)
+        self._dtypes |= {name: array.dtype.name for name, array in arrays.items()}
+        plain = {name: array.view(_raw(array.dtype)) for name, array in arrays.items()}
+        write_archive(_sample_path(self._temporary, self.count), plain)
         for name in sorted(arrays):
             array = arrays[name]
             self._digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
@@ -181,14 +169,9 @@ class FeedWriter:
 
     def finish(self, origin: str, assumptions: tuple[InputAssumption, ...]) -> FeedSet:
         """Put the folder in place; an earlier one that is whole and holds the same samples stays."""
-        index = {
-            "origin": origin,
-            "count": self.count,
-            "digest": self._digest.hexdigest(),
-            "assumptions": [asdict(assumption) for assumption in assumptions],
-            "dtypes": self._dtypes,
-            "labels": sorted(self._labels),
-        }
+        digest, labels = self._digest.hexdigest(), tuple(sorted(self._labels))
+        found = FeedSet(self._folder, origin, self.count, digest, assumptions, self._dtypes, labels)
+        index = {name: value for name, value in asdict(found).items() if name != "folder"}
         (self._temporary / _INDEX).write_text(json.dumps(index, indent=1))
         if not self._is_there():
             earlier = self._temporary.with_suffix(".old.tmp")
@@ -200,7 +183,7 @@ class FeedWriter:
             except OSError:
                 if not self._is_there():  # else another thread or process was faster
                     raise
-        return FeedSet.described(self._folder, index)  # another thread may be putting the same samples in this place
+        return found  # not read again: another thread may be putting the same samples in this place
 
     def _is_there(self) -> bool:
         """Whether a whole folder with the same content lies in the place already."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, fit_setting
+from optim._engine.feeds.dimensions import HINTS, PlannedInput, fit_setting
 from optim._engine.feeds.roles import InputRole
 from optim._engine.feeds.settings import Setting
 from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
@@ -18,17 +18,6 @@ from optim._engine.feeds.values import make_sample
 from optim.arrays import Feeds
 from optim.errors import OptimError, unknown_name
 from optim.model import Model
-
-_FIELDS = {
-    Measure.BATCH: "batch",
-    Measure.LENGTH: "length",
-    Measure.PAST: "past",
-    Measure.HEIGHT: "height",
-    Measure.WIDTH: "width",
-    Measure.FRAMES: "frames",
-    Measure.SAMPLES: "samples",
-    Measure.OTHER: "other",
-}
 
 
 def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: int = 0, mask: str = "") -> Feeds:
@@ -99,8 +88,8 @@ def _field(plans: Sequence[PlannedInput], name: str) -> str:
     }
     hinted = next((measure for pattern, measure in HINTS if re.search(pattern, name.lower())), None)
     measure = free.get(name) or (hinted if hinted in free.values() else None)
-    if measure in _FIELDS:
-        return _FIELDS[measure]
+    if measure is not None and hasattr(Setting, measure):
+        return measure
     raise unknown_name("dimension", name, sorted(free), fix="optim inspect MODEL shows the dimensions of its inputs")
 
 

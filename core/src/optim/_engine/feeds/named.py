@@ -23,20 +23,18 @@ This script writes eight samples for a model with the input ``x``:
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from optim.errors import OptimError
+from optim.user_code import FUNCTION_NAME
 
 GIVEN_FEEDS = "given-in-python.npz"
 """What feeds are called that were arrays of a program: there is no such file once it has ended."""
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
 
 def is_function(spec: str) -> bool:
     """Returns whether feeds are named as ``package.module:function``."""
-    return bool(_FUNCTION.fullmatch(spec)) and not spec.endswith(".npz")
+    return bool(FUNCTION_NAME.fullmatch(spec)) and not spec.endswith(".npz")
 
 
 def require_feeds(spec: str) -> None:

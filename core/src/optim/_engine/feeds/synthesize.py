@@ -20,7 +20,7 @@ from optim._engine.feeds.roles import InputRole, role_of
 from optim._engine.feeds.settings import Setting, attempts
 from optim._engine.feeds.traces import trace_inputs
 from optim._engine.feeds.values import describe_values, is_guessed, make_sample
-from optim.arrays import Array, Feeds, dtype_of
+from optim.arrays import Array, Feeds, Outputs, dtype_of
 from optim.decoders.conventions import carried_by_name
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -28,8 +28,8 @@ from optim.model import Model, TensorInfo
 SAMPLES = 8
 """Made up for a run: from four on, their spread tells what to expect of others; more take longer and tell little."""
 
-Check = Callable[[Feeds], object]
-"""Runs the model; raises where it refuses the feeds. What it returns (arrays, by name or not) is looked at for NaN."""
+Check = Callable[[Feeds], Outputs]
+"""Runs the model; raises where it refuses the feeds. What it returns is looked at for NaN."""
 
 _REFUSALS_SHOWN = 3
 _SOUND_AXES = 2
@@ -128,7 +128,7 @@ def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None
             else:
                 refused.append((setting, refusal))
                 first_error = first_error or refusal
-        found = _Found(settings if accepted == settings and check is None else _leading(accepted), refused)
+        found = _Found(_leading(accepted), refused)
         if settings[0] in accepted:
             return found
         nan_only = [setting for setting, refusal in refused if refusal == _NAN]
@@ -192,8 +192,7 @@ def _refusal(feeds: Feeds, check: Check) -> str | None:
         return _first_line(error)
     except Exception as error:
         return _first_line(error)
-    arrays = outputs.values() if isinstance(outputs, Mapping) else outputs if isinstance(outputs, list | tuple) else ()
-    for array in arrays:
+    for array in outputs.values():
         if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
             return _NAN
     return None
@@ -268,16 +267,16 @@ class OwnPasts:
     """Gives samples the model's own past: it reads random tokens, and its keys and values are the past.
 
     Args:
-        run: runs it on feeds; its outputs by name, or in the model's order. It raises where the model refuses them.
+        run: runs it on feeds. It raises where the model refuses them.
 
     Attributes:
         made: how many samples got one, by the name of the input.
     """
 
-    def __init__(self, model: Model, plans: Sequence[PlannedInput], run: Callable[[Feeds], object] | None) -> None:
+    def __init__(self, model: Model, plans: Sequence[PlannedInput], run: Check | None) -> None:
         pasts = [plan.info.name for plan in plans if plan.role is InputRole.PAST]
-        self._outputs = [info.name for info in model.outputs]
-        self._takers = carried_by_name(pasts, self._outputs) if pasts and run is not None else {}
+        outputs = [info.name for info in model.outputs]
+        self._takers = carried_by_name(pasts, outputs) if pasts and run is not None else {}
         self._plans, self._run = plans, run
         self.made: dict[str, int] = {}
 
@@ -289,7 +288,7 @@ class OwnPasts:
         if any(prompt[taker].size for taker in self._takers.values()):
             return feeds  # a cache of fixed size: a step on noise is no prompt
         try:
-            found = self._by_name(self._run(prompt))
+            found = self._run(prompt)
         except Exception:  # whatever a runtime raises where a model takes no prompt
             self._takers = {}
             return feeds
@@ -313,11 +312,6 @@ class OwnPasts:
                     most = np.iinfo(np.int64).max if other.rows is None else other.rows - 1
                     prompt[other.info.name] = np.minimum(counted, most).astype(prompt[other.info.name].dtype)
         return prompt
-
-    def _by_name(self, outputs: object) -> Mapping[str, Array]:
-        if isinstance(outputs, Mapping):
-            return outputs
-        return dict(zip(self._outputs, outputs, strict=True)) if isinstance(outputs, list | tuple) else {}
 
 
 def _fits(own: Array | None, noise: Array) -> bool:

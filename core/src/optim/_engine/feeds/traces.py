@@ -62,39 +62,24 @@ class Table:
     is_known: bool = True
 
 
-@dataclass
-class InputTraces:
-    """What was found, by input.
-
-    Attributes:
-        rows: values of the input must lie below this.
-        widths: sizes that dimensions must have, by input and axis.
-    """
-
-    rows: dict[str, int] = field(default_factory=dict)
-    widths: dict[tuple[str, int], int] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
-
-
 def trace_inputs(path: Path) -> InputTraces:
     """Follow every input of a graph to the constants that it meets; reads no large weights."""
     model = read_skeleton(path)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     names = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
-    trace = _Trace(InputTraces(), values={name: {(name, 0)} for name in names}, same={name: name for name in names})
-    trace.graph(model.graph)
-    for table in trace.found.tables.values():
-        table.is_known = table.is_known and table.name not in trace.multiplied
-    return trace.found
+    traces = InputTraces(values={name: {(name, 0)} for name in names}, same={name: name for name in names})
+    traces.graph(model.graph)
+    for table in traces.tables.values():
+        table.is_known = table.is_known and table.name not in traces.multiplied
+    return traces
 
 
 @dataclass
-class _Trace:
-    """The state of one walk.
+class InputTraces:
+    """What a walk through a graph finds.
 
     Attributes:
-        found: the result.
         values: for each tensor, the inputs whose values it holds, and what was added to them.
         same: for each tensor that has an input's own shape and layout, that input.
         shapes: of constants.
@@ -102,9 +87,11 @@ class _Trace:
         tensors: constants, also behind nodes that hand them on, and their scales.
         multiplied: names of constants that a node reads in whole.
         completed: tensors that hold other values beside those of inputs.
+        rows: by input, what its values must lie below.
+        widths: sizes that dimensions must have, by input and axis.
+        tables: by name.
     """
 
-    found: InputTraces
     values: dict[str, set[tuple[str, int]]]
     same: dict[str, str]
     shapes: dict[str, list[int]] = field(default_factory=dict)
@@ -112,6 +99,9 @@ class _Trace:
     tensors: dict[str, tuple[onnx.TensorProto, ...]] = field(default_factory=dict)
     multiplied: set[str] = field(default_factory=set)
     completed: set[str] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
+    widths: dict[tuple[str, int], int] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
     def graph(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
@@ -160,9 +150,9 @@ class _Trace:
             return
         indices = self.values.get(ids, set())
         for name, added in indices:
-            self.found.rows[name] = min(shape[0] - added, self.found.rows.get(name, shape[0] - added))
+            self.rows[name] = min(shape[0] - added, self.rows.get(name, shape[0] - added))
         tensors = self.constants((table, *scales))
-        found = self.found.tables.setdefault(table, Table(tensors[0].name if tensors else table, shape[0], tensors))
+        found = self.tables.setdefault(table, Table(tensors[0].name if tensors else table, shape[0], tensors))
         found.indices |= indices
         found.is_known = found.is_known and bool(indices) and ids not in self.completed
 
@@ -173,15 +163,15 @@ class _Trace:
         if source is None or not weight:
             return
         if node.op_type == "MatMul" and len(weight) >= 2:
-            self.found.widths[source, -1] = weight[-2]
+            self.widths[source, -1] = weight[-2]
         elif node.op_type == "Gemm" and len(weight) == 2 and not _integer(attributes, "transA", 0):
-            self.found.widths[source, -1] = weight[1] if _integer(attributes, "transB", 0) else weight[0]
+            self.widths[source, -1] = weight[1] if _integer(attributes, "transB", 0) else weight[0]
         elif node.op_type == "Conv" and len(weight) >= 3:
-            self.found.widths[source, 1] = weight[1] * _integer(attributes, "group", 1)
+            self.widths[source, 1] = weight[1] * _integer(attributes, "group", 1)
         elif node.op_type in ("LSTM", "GRU", "RNN") and len(weight) == 3:
-            self.found.widths[source, -1] = weight[2]
+            self.widths[source, -1] = weight[2]
         elif node.op_type in ("LayerNormalization", "Add", "Mul", "Sub", "Div") and weight[-1] > 1:
-            self.found.widths[source, -1] = weight[-1]
+            self.widths[source, -1] = weight[-1]
 
     def carry(self, node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
         """What the outputs have of the inputs."""

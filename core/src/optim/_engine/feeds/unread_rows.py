@@ -8,19 +8,18 @@ with the last product of a decoder, is compared in whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from optim._engine.feeds.traces import Table, trace_inputs
 from optim.arrays import Feeds
-from optim.onnx.linked import linked_path
-
-_PIECE = 1 << 24
-"""Bytes of a table that are held at once."""
+from optim.onnx.data_files import pieces, place_key
+from optim.onnx.linked import resolved
 
 
 def unread_rows(original: Path, result: Path, samples: Iterable[Feeds]) -> tuple[str, ...]:
@@ -49,37 +48,14 @@ def _is_same(one: Table, path: Path, other: Table, other_path: Path) -> bool:
     if one.indices != other.indices or len(one.tensors) != len(other.tensors) or not one.tensors:
         return False
     return all(
-        (a.data_type, a.dims) == (b.data_type, b.dims) and _is_equal(_place(a, path), _place(b, other_path))
+        (a.data_type, a.dims) == (b.data_type, b.dims) and _is_equal(a, path, b, other_path)
         for a, b in zip(one.tensors, other.tensors, strict=True)
     )
 
 
-_Place = tuple[Path, int, int] | bytes
-"""A file, an offset and a length, or what a small tensor holds."""
-
-
-def _place(tensor: onnx.TensorProto, path: Path) -> _Place:
-    """The place of a tensor's numbers, given the file of its graph."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return onnx.numpy_helper.to_array(tensor).tobytes()
-    entry = {item.key: item.value for item in tensor.external_data}
-    file = linked_path(entry["location"]) or path.parent / entry["location"]
-    offset = int(entry.get("offset", 0))
-    return file, offset, int(entry.get("length") or file.stat().st_size - offset)
-
-
-def _is_equal(one: _Place, other: _Place) -> bool:
-    """Models of one run share the files of weights that no pass changed: these are not read."""
-    return one == other or all(a == b for a, b in zip_longest(_pieces(one), _pieces(other)))
-
-
-def _pieces(place: _Place) -> Iterator[bytes]:
-    if isinstance(place, bytes):
-        yield place
-        return
-    file, offset, left = place
-    with file.open("rb") as stream:
-        stream.seek(offset)
-        while left > 0 and (piece := stream.read(min(left, _PIECE))):
-            left -= len(piece)
-            yield piece
+def _is_equal(one: onnx.TensorProto, path: Path, other: onnx.TensorProto, other_path: Path) -> bool:
+    """Whether constants of two graphs are equal. Weights in one place, as those that no pass changed, are not read."""
+    if one.data_type == onnx.TensorProto.STRING:
+        return list(one.string_data) == list(other.string_data)
+    a, b = (resolved(ir.serde.deserialize_tensor(*pair)) for pair in ((one, path.parent), (other, other_path.parent)))
+    return place_key(a) == place_key(b) or all(x == y for x, y in zip_longest(pieces(a), pieces(b)))

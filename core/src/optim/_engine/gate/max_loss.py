@@ -35,12 +35,7 @@ def parse_max_loss(text: str) -> MaxLoss:
     Raises:
         OptimError[bad-budget]: it is neither.
     """
-    words = text.strip()
-    relative = words.endswith("%")
-    try:
-        amount = float(words.removesuffix("%")) / (100 if relative else 1)
-    except ValueError:
-        amount = math.nan
+    amount, relative = _number(text)
     if not 0 <= amount < math.inf:
         raise OptimError.usage(
             "bad-budget",
@@ -57,12 +52,17 @@ def parse_max_mismatch(text: str) -> float:
     Raises:
         OptimError[bad-budget]: it is no share, or one that accepts any output.
     """
+    return require_mismatch(_number(text)[0], text)
+
+
+def _number(text: str) -> tuple[float, bool]:
+    """A number, NaN if the text is none; and whether it was written as a percentage."""
     words = text.strip()
+    is_percentage = words.endswith("%")
     try:
-        share = float(words.removesuffix("%")) / (100 if words.endswith("%") else 1)
+        return float(words.removesuffix("%")) / (100 if is_percentage else 1), is_percentage
     except ValueError:
-        share = math.nan
-    return require_mismatch(share, text)
+        return math.nan, is_percentage
 
 
 def require_max_drift(max_drift: float | None, fix: str) -> None:
@@ -125,8 +125,6 @@ def loss_objection(figure: TaskFigure, limit: MaxLoss, *, provisional: bool) -> 
     if loss <= allowed + 1e-12:
         return ""
     share = f", {figure.loss / abs(figure.original):.2%}" if limit.relative and figure.original else ""
-    return (
-        f"the metric fell from {figure.original:.4g} to {figure.value:.4g}"
-        if figure.value < figure.original
-        else f"the metric rose from {figure.original:.4g} to {figure.value:.4g}"
-    ) + f" (loss {figure.loss:.3g}{share}), beyond the budget of {limit.text}"
+    way = "fell" if figure.value < figure.original else "rose"
+    moved = f"the metric {way} from {figure.original:.4g} to {figure.value:.4g}"
+    return f"{moved} (loss {figure.loss:.3g}{share}), beyond the budget of {limit.text}"

@@ -26,7 +26,7 @@ original has a number: a program that multiplies by the mask and adds up gets Na
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
 from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
-from optim._engine.gate.variation import APART, Variation, epsilon, measure, smallest_normal
+from optim._engine.gate.variation import APART, Variation, epsilon, measure, measure_each, smallest_normal
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -68,8 +68,7 @@ def compare_sample(
     reference: Outputs,
     other: Outputs,
     feeds: Feeds,
-    inputs: Iterable[TensorInfo],
-    outputs: Iterable[TensorInfo],
+    model: Model | None,
     variations: Mapping[str, Variation] | None = None,
 ) -> list[OutputComparison]:
     """Compare every output of one run.
@@ -78,12 +77,9 @@ def compare_sample(
         reference: outputs of the reference model by name.
         other: outputs of the candidate, already mapped back to the reference's names.
         feeds: what the reference was fed; its attention mask says which positions are padding.
-        inputs: of the reference model, for their symbolic dimensions.
-        outputs: of the reference model.
+        model: of the reference, for its symbolic dimensions; None: nothing is padding.
         variations: how each output varies over samples; None: it is measured on this one alone.
     """
-    infos = {info.name: info for info in outputs}
-    inputs = tuple(inputs)
     results = []
     for name, expected in reference.items():
         if name not in other:
@@ -91,8 +87,8 @@ def compare_sample(
             continue
         variation = (variations or {}).get(name)
         valid = None
-        if variation is None or variation.has_padding:
-            valid = valid_positions(name, np.asarray(expected), feeds, inputs, infos.get(name))
+        if model is not None and (variation is None or variation.has_padding):
+            valid = valid_positions(name, np.asarray(expected), feeds, model)
         results.append(compare_output(name, expected, other[name], valid, variation))
     return results
 
@@ -347,12 +343,9 @@ def _answered(
     variation: Variation,
 ) -> OutputComparison:
     """The comparison with its drift: the worst answer, and the question."""
-    if not count(counted, errors.shape):
-        return replace(found, compared=found.compared, unjudged=variation.unjudged)
-    if variation.scale == 0:
-        if errors.any():
-            problem = f"{variation.unjudged}, and became up to {float(errors.max()):.3g}"
-            return _incomparable(found, problem)
+    if variation.scale == 0 and errors.any():
+        return _incomparable(found, f"{variation.unjudged}, and became up to {float(errors.max()):.3g}")
+    if variation.scale == 0 or not count(counted, errors.shape):
         return replace(found, unjudged=variation.unjudged)
     drift, excess, where = 0.0, 0.0, ""
     agreement = found.top1_agreement
@@ -363,11 +356,11 @@ def _answered(
         place = int(shares.argmax())
         if shares[place] > drift:
             drift, where = float(shares[place]), f"{100 * shares[place]:.3g} % of the whole numbers differ"
-            excess = drift / float(np.clip(FACTOR * _measured(axis, variation).max(), FLOOR, CAP))
+            excess = drift / float(np.clip(FACTOR * _measured(axis, shares.size, variation).max(), FLOOR, CAP))
             where += f" in {_place(axis, place, errors.ndim)}" if axis != WHOLE else ""
     for answer in answers(errors, original, counted, variation):
         values = answer.errors / answer.chance
-        explained = np.clip(FACTOR * _measured(answer.axis, variation), FLOOR, CAP)
+        explained = np.clip(FACTOR * _measured(answer.axis, values.size, variation), FLOOR, CAP)
         excess = max(excess, float((values / explained).max()))
         place = int(values.argmax())
         if values[place] > drift:
@@ -392,10 +385,13 @@ def _whole_numbers_that_differ(
         yield axis, np.reshape(np.where(flags & is_whole, shares, 0.0), -1)
 
 
-def _measured(axis: int, variation: Variation) -> Numbers:
-    """How far rounding moves the slices of an axis; where it was not seen to move one, what it does to most."""
+def _measured(axis: int, size: int, variation: Variation) -> Numbers:
+    """How far rounding moves the slices of an axis; where it was not seen to move one, what it does to most.
+
+    Of an axis that has another size on the samples of the original, it is what rounding does to the whole output.
+    """
     known = variation.rounding.get(axis)
-    if known is None:
+    if known is None or known.size not in (1, size):
         known = variation.rounding.get(WHOLE, np.zeros(1))
     found: Numbers = np.maximum(known, np.median(known))
     return found
@@ -411,18 +407,16 @@ def _place(axis: int, place: int, rank: int) -> str:
 
 
 def variations_of(
-    samples: Iterable[tuple[Outputs, Feeds]], model: Model, padded: Collection[str]
+    samples: Iterable[tuple[Outputs, Feeds]], model: Model, padded: frozenset[str] = frozenset()
 ) -> dict[str, Variation]:
     """How each output of a model varies."""
-    infos = {info.name: info for info in model.outputs}
-    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
-    for outputs, feeds in samples:
-        for name, array in outputs.items():
-            valid = None
-            if name in padded:
-                valid = valid_positions(name, np.asarray(array), feeds, model.inputs, infos.get(name))
-            gathered.setdefault(name, []).append((np.asarray(array), valid))
-    return {name: replace(measure(one), has_padding=name in padded) for name, one in gathered.items()}
+
+    def that_count(outputs: Outputs, feeds: Feeds) -> dict[str, NDArray[np.bool_] | None]:
+        names = padded & outputs.keys()
+        return {name: valid_positions(name, np.asarray(outputs[name]), feeds, model) for name in names}
+
+    found = measure_each((outputs, that_count(outputs, feeds)) for outputs, feeds in samples)
+    return {name: replace(one, has_padding=name in padded) for name, one in found.items()}
 
 
 def rounding_of(
@@ -430,8 +424,7 @@ def rounding_of(
 ) -> dict[int, Numbers]:
     """What a setting that should not matter moves, by axis; under :data:`WHOLE` the output as a whole."""
     reference, other = np.atleast_1d(reference), np.atleast_1d(other)
-    info = next((one for one in model.outputs if one.name == name), None)
-    valid = valid_positions(name, reference, feeds, model.inputs, info) if variation.has_padding else None
+    valid = valid_positions(name, reference, feeds, model) if variation.has_padding else None
     counted = positions(reference.shape, valid)
     if not is_float(reference.dtype):
         different = int((counted & (reference != other)).sum()) if reference.dtype.kind != "c" else 0
@@ -443,17 +436,6 @@ def rounding_of(
         return {}
     found = answers(_errors(a, b, counted, reference.dtype, variation, steps=0.0), a, counted, variation)
     return {one.axis: one.errors for one in found if one.axis == WHOLE or one.axis in variation.slices}
-
-
-def only_nan(samples: Iterable[Outputs]) -> bool:
-    """Whether not one number came out: every element of every output, on every sample, is NaN."""
-    seen = False
-    for outputs in samples:
-        for array in outputs.values():
-            if array.dtype.kind not in "fc" or not np.isnan(array).all():
-                return False
-            seen = seen or bool(array.size)
-    return seen
 
 
 def _with_figures(
@@ -539,19 +521,17 @@ def _top1_agreement(a: Numbers, b: Numbers, counted: NDArray[np.bool_]) -> float
     return float(((first == second) | tied)[..., 0][rows].mean())
 
 
-def valid_positions(
-    output: str, array: Array, feeds: Feeds, inputs: tuple[TensorInfo, ...], info: TensorInfo | None
-) -> NDArray[np.bool_] | None:
+def valid_positions(output: str, array: Array, feeds: Feeds, model: Model) -> NDArray[np.bool_] | None:
     """True where ``array`` holds a real position, broadcastable to it; None where nothing is padded.
 
     Args:
         output: name of the output; a mask named for one side (``decoder_attention_mask``) is used for its own side.
         array: the reference's output, shape (batch, ..., sequence, ...).
         feeds: of the reference; masks are integer, boolean or float arrays of 0 and 1, shape (batch, sequence).
-        inputs: of the reference model.
-        info: of the output.
+        model: of the reference.
     """
-    for mask_info, mask in padding_masks(feeds, inputs):
+    info = next((one for one in model.outputs if one.name == output), None)
+    for mask_info, mask in padding_masks(feeds, model.inputs):
         if array.ndim < 2 or array.shape[0] != mask.shape[0]:
             continue
         axis = _sequence_axis(array, mask, mask_info, info)

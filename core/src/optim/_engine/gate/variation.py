@@ -24,18 +24,19 @@ for what is masked. The other side must have the same value there.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
-from optim.arrays import Array, is_float
+from optim._engine.gate.counted import Counted, Numbers, count, counts_of, only, positions, shown
+from optim.arrays import Array, Outputs, is_float
 
 APART = 100.0
 """Numbers whose scales differ by more are of different kinds."""
@@ -59,7 +60,12 @@ numbers are below the median of all within 0.15 %, three standard deviations of 
 _LEAST_WHOLE = 8
 """Numbers of a slice, over all samples, that must be whole: fewer may be by chance."""
 
+Part = tuple[Numbers, Counted]
+"""An output on one sample, and which elements count."""
+
 _FILE = "variation.npz"
+_TABLES = ("slices", "rounding", "whole")
+"""Attributes of a variation with an array for each axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +139,22 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     dtype = some[0][0].dtype
     steps = _ROUNDING_STEPS * epsilon(dtype)
     values = [array.astype(np.float64) for array, _ in some]
-    weights = [_counted(one, valid) for one, (_, valid) in zip(values, some, strict=True)]
-    if not any(weight.any() for weight in weights):
+    parts = [(one, _counted(one, valid)) for one, (_, valid) in zip(values, some, strict=True)]
+    if not any(weight.any() for _, weight in parts):
         return Variation(0.0, unjudged="it has no finite number on any sample")
-    sentinels = sentinels_of(values, weights)
+    sentinels = sentinels_of(parts)
     for sentinel in sentinels:
-        weights = [weight & (one != sentinel) for one, weight in zip(values, weights, strict=True)]
-    scaled = [only(weight, one) for one, weight in zip(values, weights, strict=True)]
+        parts = [(one, weight & (one != sentinel)) for one, weight in parts]
+    scaled = [only(weight, one) for one, weight in parts]
     unit = power_of_two(max(map(_size, scaled)))
     scaled = [one / unit for one in scaled]
-    size = _root_mean_square(scaled, sum(count(weight, one.shape) for one, weight in zip(values, weights, strict=True)))
-    smallest = smallest_normal(some[0][0].dtype)
+    size = _root_mean_square(scaled, _many(parts))
+    smallest = smallest_normal(dtype)
     if not size or size * unit < smallest:
         near = "zero" if not size else "too near to zero for the precision of its type"
         return Variation(0.0, sentinels=sentinels, unjudged=f"it is {near} on all samples")
     reason = _unvaried(values) if len(values) > 1 else ""
-    found = _Deviations.of(scaled, weights)
+    found = _Deviations.of([(one, weight) for one, (_, weight) in zip(scaled, parts, strict=True)])
     is_share = all(one.min() >= 0 and one.max() * unit <= 1 for one in scaled) and found.of_all * unit > steps
     slices = {}
     for axis in _kind_axes(scaled):
@@ -162,24 +168,33 @@ def measure(samples: Sequence[tuple[Array, NDArray[np.bool_] | None]]) -> Variat
     middle = found.middle * unit
     scale = found.of_all if is_share else found.scale
     scale = min(max(scale * unit, smallest), sys.float_info.max)
-    whole = dict(_whole(values, weights, 1 / steps))
+    whole = dict(_whole(parts, 1 / steps))
     return Variation(scale, middle, slices, is_share, sentinels, reason, rounds_by=steps, whole=whole)
 
 
-def _whole(
-    values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]], below: float
-) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+def measure_each(samples: Iterable[tuple[Outputs, Mapping[str, NDArray[np.bool_] | None]]]) -> dict[str, Variation]:
+    """Measure every output of the original, by name, from its samples, each with the positions that count."""
+    gathered: dict[str, list[tuple[Array, NDArray[np.bool_] | None]]] = {}
+    for outputs, valid in samples:
+        for name, array in outputs.items():
+            gathered.setdefault(name, []).append((np.asarray(array), valid.get(name)))
+    return {name: measure(one) for name, one in gathered.items()}
+
+
+def _many(parts: Sequence[Part]) -> int:
+    """How many elements count."""
+    return sum(count(weight, one.shape) for one, weight in parts)
+
+
+def _whole(parts: Sequence[Part], below: float) -> Iterator[tuple[int, NDArray[np.bool_]]]:
     """Where all elements that count are whole numbers below a bound, by axis; under -1 in the whole output."""
-    fits = [
-        ~weight | ((one == np.rint(one)) & (np.abs(one) < below)) for one, weight in zip(values, weights, strict=True)
-    ]
-    pairs = [(weight, one.shape) for one, weight in zip(values, weights, strict=True)]
-    if all(bool(one.all()) for one in fits) and sum(count(*pair) for pair in pairs) >= _LEAST_WHOLE:
+    fits = [~weight | ((one == np.rint(one)) & (np.abs(one) < below)) for one, weight in parts]
+    if all(bool(one.all()) for one in fits) and _many(parts) >= _LEAST_WHOLE:
         yield -1, np.ones(1, bool)
         return
-    for axis in _kind_axes(values):
-        rest = tuple(place for place in range(values[0].ndim) if place != axis)
-        many = np.sum([counts_of(*pair, rest) for pair in pairs], axis=0) >= _LEAST_WHOLE
+    for axis in _kind_axes([one for one, _ in parts]):
+        rest = tuple(place for place in range(parts[0][0].ndim) if place != axis)
+        many = np.sum([counts_of(weight, one.shape, rest) for one, weight in parts], axis=0) >= _LEAST_WHOLE
         found = np.logical_and.reduce([many, *(one.all(axis=rest) for one in fits)])
         if found.any():
             yield axis, found
@@ -209,45 +224,41 @@ class _Deviations:
     """What is left of an output beside the best constant answer.
 
     Attributes:
+        parts: values of the output on each sample, and elements that count.
         deviations: of each sample; zero where an element does not count.
-        weights: elements that count.
         share: degrees of freedom of an element: less than one where the mean was taken over few samples.
         middle: of all elements.
         is_by_element: whether the constant is one for each element, else one for all.
-        values: of the output.
     """
 
-    values: Sequence[Numbers]
+    parts: Sequence[Part]
     deviations: Sequence[Numbers]
-    weights: Sequence[NDArray[np.bool_]]
     share: float
     middle: float
     is_by_element: bool
 
     @classmethod
-    def of(cls, values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> _Deviations:
+    def of(cls, parts: Sequence[Part]) -> _Deviations:
         """By element where there are several samples of one shape."""
-        pairs = list(zip(values, weights, strict=True))
-        middle = _median([shown(weight, one) for one, weight in pairs])
-        many = len(values)
+        middle = _median([shown(weight, one) for one, weight in parts])
+        values, many = [one for one, _ in parts], len(parts)
         if many < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
-            left = [only(weight, one - middle) for one, weight in pairs]
-            return cls(values, left, weights, 1.0, middle, is_by_element=False)
-        sizes = sorted(_root_mean_square([one], count(weight, one.shape)) for one, weight in pairs)
-        counted = sum(np.broadcast_to(weight, values[0].shape).astype(int) for weight in weights)
+            left = [only(weight, one - middle) for one, weight in parts]
+            return cls(parts, left, 1.0, middle, is_by_element=False)
+        sizes = sorted(_root_mean_square([one], count(weight, one.shape)) for one, weight in parts)
+        counted = sum(np.broadcast_to(weight, values[0].shape).astype(int) for _, weight in parts)
         if sizes[-1] > 10 * sizes[(many - 1) // 2]:  # a mean would carry the loud sample into all others
-            known = [np.where(weight, one, np.nan) for one, weight in pairs]
+            known = [np.where(weight, one, np.nan) for one, weight in parts]
             constant = np.nanmedian(known, axis=0) if np.all(counted) else 0.0
         else:
             constant = sum(values) / np.maximum(counted, 1)
-        left = [only(weight, one - constant) for one, weight in pairs]
-        return cls(values, left, weights, (many - 1) / many, middle, is_by_element=True)
+        left = [only(weight, one - constant) for one, weight in parts]
+        return cls(parts, left, (many - 1) / many, middle, is_by_element=True)
 
     @property
     def of_all(self) -> float:
         """Of all elements, the loudest too."""
-        many = sum(count(weight, one.shape) for one, weight in zip(self.values, self.weights, strict=True))
-        return _root_mean_square(self.deviations, many) / math.sqrt(self.share)
+        return _root_mean_square(self.deviations, _many(self.parts)) / math.sqrt(self.share)
 
     @property
     def scale(self) -> float:
@@ -256,7 +267,7 @@ class _Deviations:
 
     def _quiet(self, deviations: Sequence[Numbers]) -> float:
         """The root mean square of deviations, without those that are of another kind than most."""
-        flat = [shown(weight, one) for one, weight in zip(deviations, self.weights, strict=True)]
+        flat = [shown(weight, one) for one, (_, weight) in zip(deviations, self.parts, strict=True)]
         some = np.abs(_some(flat))
         if not some.any():
             some = np.abs(np.concatenate(flat))
@@ -266,23 +277,22 @@ class _Deviations:
 
     def of_slices(self, axis: int, steps: float, *, is_share: bool) -> tuple[Numbers, Numbers] | None:
         """The scale and the middle of each slice along an axis; None where too little is known of each."""
-        rest = tuple(place for place in range(self.values[0].ndim) if place != axis)
-        size = self.values[0].shape[axis]
-        shape = [1] * self.values[0].ndim
-        shape[axis] = size
-        pairs = list(zip(self.values, self.weights, strict=True))
-        counts = np.sum([counts_of(weight, one.shape, rest) for one, weight in pairs], axis=0)
+        first = self.parts[0][0]
+        rest = tuple(place for place in range(first.ndim) if place != axis)
+        shape = [1] * first.ndim
+        shape[axis] = -1
+        counts = np.sum([counts_of(weight, one.shape, rest) for one, weight in self.parts], axis=0)
         middles = self._middles(rest)
         left, share = self.deviations, self.share
         if not self.is_by_element:
-            left = [only(weight, one - middles.reshape(shape)) for one, weight in pairs]
+            left = [only(weight, one - middles.reshape(shape)) for one, weight in self.parts]
             share = 1.0
         freedom = counts * share - (0 if self.is_by_element else 1)
         if not (freedom >= 1).any():
             return None
         most = math.inf if is_share else APART * self._quiet(left)
         quiet = (one if _size(one) <= most else np.where(np.abs(one) <= most, one, 0.0) for one in left)
-        total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(size))
+        total = sum((np.square(one).sum(axis=rest) for one in quiet), np.zeros(first.shape[axis]))
         own: Numbers = np.sqrt(total / np.maximum(freedom, 1))
         if is_share:
             own = np.maximum(own, steps)
@@ -295,7 +305,7 @@ class _Deviations:
     def _middles(self, rest: tuple[int, ...]) -> Numbers:
         """The median of each slice; that of most samples, where one is unlike all others."""
         found = []
-        for one, weight in zip(self.values, self.weights, strict=True):
+        for one, weight in self.parts:
             values = one
             counted = np.broadcast_to(weight, one.shape)
             if rest and one.size > _SORTED:
@@ -361,39 +371,27 @@ def _limits(dtype: np.dtype[np.generic]) -> Any:
 
 def write(folder: Path, variations: Mapping[str, Variation]) -> None:
     """Keep the variations of a model's outputs beside what it computed."""
-    arrays: dict[str, Array] = {}
-    for number, (name, one) in enumerate(variations.items()):
-        arrays[f"{number}/name"] = np.array(name)
-        arrays[f"{number}/scale"] = np.array([one.scale, one.middle, one.is_share, one.has_padding, one.rounds_by])
-        arrays[f"{number}/sentinels"] = np.array(one.sentinels, np.float64)
-        arrays[f"{number}/unjudged"] = np.array(one.unjudged)
-        arrays |= {f"{number}/slices/{axis}": found for axis, found in one.slices.items()}
-        arrays |= {f"{number}/rounding/{axis}": found for axis, found in one.rounding.items()}
-        arrays |= {f"{number}/whole/{axis}": found for axis, found in one.whole.items()}
+    plain = {name: asdict(replace(one, slices={}, rounding={}, whole={})) for name, one in variations.items()}
+    tables = {
+        f"{number}/{table}/{axis}": found
+        for number, one in enumerate(variations.values())
+        for table in _TABLES
+        for axis, found in getattr(one, table).items()
+    }
     with (folder / _FILE).open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # names are not those of options
+        np.savez(file, plain=np.array(json.dumps(plain)), **tables)
 
 
 def read(folder: Path) -> dict[str, Variation]:
     """The variations that :func:`write` kept."""
     with np.load(folder / _FILE, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    found: dict[str, Variation] = {}
-    for number in range(sum(name.endswith("/name") for name in arrays)):
-        parts = {name.removeprefix(f"{number}/"): one for name, one in arrays.items() if name.startswith(f"{number}/")}
-        found[str(parts["name"])] = Variation(
-            float(parts["scale"][0]),
-            float(parts["scale"][1]),
-            {int(name[7:]): one for name, one in parts.items() if name.startswith("slices/")},
-            bool(parts["scale"][2]),
-            tuple(map(float, parts["sentinels"])),
-            str(parts["unjudged"]),
-            {int(name[9:]): one for name, one in parts.items() if name.startswith("rounding/")},
-            has_padding=bool(parts["scale"][3]),
-            rounds_by=float(parts["scale"][4]),
-            whole={int(name[6:]): one for name, one in parts.items() if name.startswith("whole/")},
-        )
-    return found
+        tables = dict(archive)
+    plain: dict[str, dict[str, Any]] = json.loads(str(tables.pop("plain")))
+    names = list(plain)
+    for key, found in tables.items():
+        number, table, axis = key.split("/")
+        plain[names[int(number)]][table][int(axis)] = found
+    return {name: Variation(**{**one, "sentinels": tuple(one["sentinels"])}) for name, one in plain.items()}
 
 
 def _counted(array: Numbers, valid: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
@@ -401,10 +399,10 @@ def _counted(array: Numbers, valid: NDArray[np.bool_] | None) -> NDArray[np.bool
     return counted if finite.all() else counted & finite
 
 
-def sentinels_of(values: Sequence[Numbers], weights: Sequence[NDArray[np.bool_]]) -> tuple[float, ...]:
+def sentinels_of(parts: Sequence[Part]) -> tuple[float, ...]:
     """Values that repeat exactly and lie far from all others."""
     found: list[float] = []
-    rest = [shown(weight, one) for one, weight in zip(values, weights, strict=True)]
+    rest = [shown(weight, one) for one, weight in parts]
     some = _some(rest)
     while len(found) < _MOST_SENTINELS and sum(one.size for one in rest) > 2:
         ends = [float(end) for one in rest if one.size for end in (one.min(), one.max())]

@@ -110,16 +110,21 @@ def parse_bound(figure: str, said: str | float) -> Bound:
         OptimError[bad-budget]: it is no such thing, not above 0, or has another unit.
     """
     goal = OWN_GOALS[figure]
-    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z\u00b5\u03bc]*)", str(said).strip().lower())
-    try:
-        most = float(found[1]) * _UNITS[goal.unit][found[2]] if found is not None else math.nan
-    except (KeyError, ValueError):
-        most = math.nan
+    most = parse_amount(said, goal.unit)
     if not 0 < most < math.inf:
         raise OptimError.usage(
             "bad-budget", f"--max-{figure} cannot be {said}", _HOW[goal.unit], f"--max-{figure} {_EXAMPLES[figure]}"
         )
     return Bound(figure, most)
+
+
+def parse_amount(said: str | float, unit: str) -> float:
+    """A number of bytes or milliseconds as the user says it, such as ``20GB``; not a number if it is no such thing."""
+    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z\u00b5\u03bc]*)", str(said).strip().lower())
+    try:
+        return float(found[1]) * _UNITS[unit][found[2]] if found is not None else math.nan
+    except (KeyError, ValueError):
+        return math.nan
 
 
 def said_bounds(said: Mapping[str, Any]) -> tuple[Bound, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -13,7 +13,7 @@ from optim.backend import BackendLimits
 from optim.errors import OptimError
 from optim.model import Model
 from optim.onnx.libraries import install_hint
-from optim.onnx.operators import is_before_onnx, qualified_name, walk_nodes
+from optim.onnx.operators import is_before_onnx, plain_domain, qualified_name, walk_nodes
 from optim.onnx.skeleton import read_skeleton
 
 _STANDARD = ("", "ai.onnx.ml")
@@ -67,11 +67,9 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
     Raises:
         OptimError[unknown-operator]: at the first such node.
     """
-    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
-    own = _own_functions(model)
-    for node in walk_nodes(model):
-        domain = _domain(node.domain)
-        if domain not in _STANDARD or domain not in versions or (domain, node.op_type) in own:
+    versions = {plain_domain(entry.domain): entry.version for entry in model.opset_import}
+    for node, domain in _foreign_nodes(model):
+        if domain not in _STANDARD or domain not in versions:
             continue
         if not _exists(node.op_type, domain, versions[domain]) and not is_before_onnx(node, versions[domain]):
             cause, fix = _why_unknown(node.op_type, domain, versions[domain])
@@ -125,10 +123,8 @@ def _without_map(graph: onnx.GraphProto, name: str, path: Path) -> str:
 
 
 def _check_domains(graph: onnx.ModelProto, limits: BackendLimits, backend_name: str, what: str) -> None:
-    own = _own_functions(graph)
-    for node in walk_nodes(graph):
-        domain = _domain(node.domain)
-        if domain not in limits.opset and (domain, node.op_type) not in own:
+    for node, domain in _foreign_nodes(graph):
+        if domain not in limits.opset:
             known = ", ".join(sorted(name or "ai.onnx" for name in limits.opset))
             raise OptimError(
                 "unknown-domain",
@@ -159,18 +155,15 @@ def _why_unknown(op_type: str, domain: str, version: int) -> tuple[str, str]:
     if since:
         cause = f"{op_type} was removed by opset {version}"
         return cause, f"export the model again with opset_version={version}: its exporter mixes versions"
-    near = _near(op_type, {schema.name for schema in schemas})
+    near = difflib.get_close_matches(op_type, sorted({schema.name for schema in schemas}), n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"there is no operator of that name{hint}", "export the model again, or give the node its own domain"
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-
-
-def _own_functions(model: onnx.ModelProto) -> set[tuple[str, str]]:
-    return {(_domain(function.domain), function.name) for function in model.functions}
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
+def _foreign_nodes(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str]]:
+    """Each node that is no call of a function of the model itself, with its domain."""
+    own = {(plain_domain(function.domain), function.name) for function in model.functions}
+    for node in walk_nodes(model):
+        domain = plain_domain(node.domain)
+        if (domain, node.op_type) not in own:
+            yield node, domain

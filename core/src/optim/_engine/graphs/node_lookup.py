@@ -10,7 +10,7 @@ import onnx
 
 from optim.errors import OptimError
 from optim.model import Model
-from optim.onnx.operators import walk_graphs
+from optim.onnx.operators import plain_domain, walk_graphs
 from optim.onnx.skeleton import read_skeleton
 
 
@@ -47,16 +47,12 @@ def training_node(path: Path) -> str:
     Such a Dropout drops at random. Such a BatchNormalization takes mean and variance of the batch that it is given, so
     that what else lies there changes an answer.
     """
-    model = read_skeleton(path)
-    true = set()
-    for graph in walk_graphs(model.graph):
-        true |= {tensor.name for tensor in graph.initializer if _is_true(tensor)}
-        true |= {node.output[0] for node in graph.node if node.op_type == "Constant" and _holds_true(node)}
-    for graph in walk_graphs(model.graph):
-        for node in graph.node:
-            if node.domain in ("", "ai.onnx") and _trains(node, true):
-                return f"{node.op_type} '{node.name or node.output[0]}'"
-    return ""
+    graphs = list(walk_graphs(read_skeleton(path).graph))
+    nodes = [node for graph in graphs for node in graph.node if not plain_domain(node.domain)]
+    true = {tensor.name for graph in graphs for tensor in graph.initializer if _is_true(tensor)}
+    true |= {node.output[0] for node in nodes if node.op_type == "Constant" and _holds_true(node)}
+    training = (node for node in nodes if _trains(node, true))
+    return next((f"{node.op_type} '{node.name or node.output[0]}'" for node in training), "")
 
 
 def training_notes(path: Path) -> tuple[str, ...]:

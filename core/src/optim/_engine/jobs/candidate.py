@@ -22,7 +22,7 @@ from optim._engine.jobs.recorded import recorded
 from optim._engine.plugins.registry import load_registry
 from optim.jobs.talk import Channel
 from optim.model import Model
-from optim.onnx.files import model_size_bytes
+from optim.onnx.external_data import model_size_bytes
 from optim.options import PassOptions, parse_options
 from optim.passes import Applicable, Pass, PassResult
 from optim.target import Target

@@ -52,13 +52,13 @@ def run(request: Request, channel: Channel) -> Answer:
     if reason := accepted_inexact(backend, reference.original, place.target, request.without):
         return DeviceCheck(reason=reason)
     device = CheckedDevice(place.target, backend.name, backend.release)
-    result, variations = request.result, reference.variations()
+    result = request.result
     what = "original" if result is None else "result"
     channel.event("progress", text=f"computing the {what} on an independent runtime")
     if result is None:
-        return check_device(device, reference, variations, request.within_s)
+        return check_device(device, reference, request.within_s)
     with backend.open(result.model, place.target) as session:
-        return check_result(device, result, session, reference, variations, request.within_s)
+        return check_result(device, result, session, reference, request.within_s)
 
 
 def with_device_checked(

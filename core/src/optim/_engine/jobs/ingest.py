@@ -12,8 +12,7 @@ from optim._engine.graphs.user_files import Stamp, stamps_of
 from optim._engine.jobs.job import Job
 from optim.jobs.talk import Channel
 from optim.model import Model
-from optim.onnx.external_data import external_files
-from optim.onnx.files import model_size_bytes
+from optim.onnx.external_data import external_files, model_size_bytes
 from optim.onnx.operators import operator_counts, work_shares
 
 

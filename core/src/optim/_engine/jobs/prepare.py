@@ -15,7 +15,7 @@ import numpy as np
 
 from optim._engine.backends.held import HeldBackend
 from optim._engine.backends.held_session import HeldSession
-from optim._engine.compare.exactness import Inexact, exact_original, find_inexact
+from optim._engine.compare.exactness import Inexact, find_inexact, needed_settings
 from optim._engine.compare.independent import DeviceCheck
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.compare.padding import measure_variations, notes_on_outputs, require_numbers
@@ -144,10 +144,13 @@ def run(request: Request, channel: Channel) -> Answer:
 
     backend = request.place.backend()
     check_limits(request.opened, backend.limits(), backend.name)
-    original = exact_original(backend, request.opened, request.place.target, request.without)
+    exact = needed_settings(backend, request.opened, request.place.target, request.without)
+    original = request.opened
+    if exact is not None:
+        original = replace(original, session=original.session.updated(exact.session))
     channel.event("progress", text="opening the original")
     started = time.perf_counter()
-    with _open_original(backend, request, original.model) as session:
+    with _open_original(backend, request, original) as session:
         open_s = time.perf_counter() - started
         began = time.perf_counter()
         known: list[Ran] = []
@@ -156,7 +159,7 @@ def run(request: Request, channel: Channel) -> Answer:
         bound_s = request.bound_s
         within_s = min(bound_s * _OUTPUTS_SHARE, began + 2 / 3 * bound_s - time.perf_counter())
         asked = WantedOutputs(wanted, request.outputs, within_s, known)
-        compared, run_s = write_reference(original.model, request.place, backend, session, feeds, asked, channel)
+        compared, run_s = write_reference(original, request.place, backend, session, feeds, asked, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)
         variations = measure_variations(session, reference)
@@ -168,14 +171,14 @@ def run(request: Request, channel: Channel) -> Answer:
     explored = tuple(few)[: 1 if _is_long(run_s, request) else _EXPLORED]
     found = measure_tolerance(
         backend,
-        original.model,
+        original,
         reference,
         explored,
         ToleranceTime(open_s + len(explored) * run_s, bound_s / 3, began + bound_s - time.perf_counter()),
         request.place.target,
-        original.equivalent,
+        None if exact is None else exact.equivalent,
     )
-    exact, target = original.exact, request.place.target
+    target = request.place.target
     inexact = None if exact is None else find_inexact(backend, exact, target, reference, found.tolerance)
     first = (inexact.note,) if inexact is not None else ()
     notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
@@ -366,9 +369,9 @@ def _write_outputs(
 def _look_s(model: Model, feeds: Feeds, outputs: Outputs) -> float:
     """Seconds that comparing a result on a sample takes beside its run: much, if outputs have millions of elements."""
     found = elements(outputs)
-    known = variations_of([(found, feeds)], model, ())
+    known = variations_of([(found, feeds)], model)
     began = time.perf_counter()
-    compare_sample(found, found, feeds, model.inputs, model.outputs, known)
+    compare_sample(found, found, feeds, model, known)
     return time.perf_counter() - began
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optim._engine.plugins.offers import Offer, OfferedPass
@@ -41,15 +41,12 @@ class SurveyedPlugin:
     """A plugin with what it offers, names sorted.
 
     Attributes:
-        names: of what else it adds than passes, by kind: ``targets``, ``backends`` and so on.
-        state: as loaded; ``unavailable`` where it adds targets and none of them can be used here, ``not-installed``
+        plugin: as loaded; ``unavailable`` where it adds targets and none of them can be used here, ``not-installed``
             where it is isolated and has no environment.
-        reason: one line, why it is not ``ok``.
+        names: of what else it adds than passes, by kind: ``targets``, ``backends`` and so on.
     """
 
     plugin: LoadedPlugin
-    state: State
-    reason: str
     passes: tuple[SurveyedPass, ...]
     names: Mapping[str, tuple[str, ...]]
     problems: tuple[Problem, ...]
@@ -107,27 +104,25 @@ def _surveyed(
         kind: tuple(name for name, offer in offers.items() if offer.plugin == plugin.info)
         for kind, offers in kinds.items()
     }
-    state, reason = _availability(plugin, registry, names["targets"])
     return SurveyedPlugin(
-        plugin,
-        state,
-        reason,
+        _seen_here(plugin, registry, names["targets"]),
         tuple(one for one in passes if one.offered.plugin == plugin.info),
         names=names,
         problems=tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
     )
 
 
-def _availability(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> tuple[State, str]:
+def _seen_here(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> LoadedPlugin:
+    """Returns the plugin; of one that cannot be used on this machine, with another state and the reason."""
     from optim.isolation.environments import find_environment
 
     if plugin.state is not State.OK:
-        return plugin.state, plugin.reason
+        return plugin
     if plugin.isolation is not None and find_environment(plugin.isolation) is None:
-        return State.NOT_INSTALLED, f"it has no environment that fits its version: optim plugins install {plugin.name}"
-    if not targets:
-        return State.OK, ""
+        why = f"it has no environment that fits its version: optim plugins install {plugin.name}"
+        return replace(plugin, state=State.NOT_INSTALLED, reason=why)
     reasons = [registry.unavailable(registry.target(name)) for name in targets]
-    if None in reasons:
-        return State.OK, ""
-    return State.UNAVAILABLE, "; ".join(f"{name}: {why}" for name, why in zip(targets, reasons, strict=True))
+    if not targets or None in reasons:
+        return plugin
+    why = "; ".join(f"{name}: {reason}" for name, reason in zip(targets, reasons, strict=True))
+    return replace(plugin, state=State.UNAVAILABLE, reason=why)

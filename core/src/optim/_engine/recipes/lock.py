@@ -26,6 +26,9 @@ Make and verify the same model again, without searching:
 A repetition must reach result.model_digest: graph, weights and session settings, as report.json names them.
 """
 
+LOCK_FILE = "recipe.lock.toml"
+"""The lock of a run folder that has a model."""
+
 _LOCK_VERSION = 1
 """Raised when an older optim would repeat something else; keys that only inform are added without."""
 
@@ -130,7 +133,7 @@ class Lock(_LockTable):
         return tuple(Named(locked.name, locked.all_options) for locked in self.passes)
 
     def data_beside(self, path: Path) -> str | None:
-        """The samples of the run: as written, or beside the lock, which was read from ``path``."""
+        """Returns the samples of the run: as written, or beside the lock, which was read from ``path``."""
         if self.feeds.data is None or Path(self.feeds.data).exists():
             return self.feeds.data
         beside = path.absolute().parent / self.feeds.data

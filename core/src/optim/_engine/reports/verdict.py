@@ -96,7 +96,7 @@ def times(factor: float) -> str:
 
 
 def _time(words: Words, found: Ratio | None) -> str:
-    """The time to that of the original, in words if it rests on enough rounds; empty if nothing was timed."""
+    """Compares the time with that of the original, in words if the rounds are enough; empty if nothing was timed."""
     if found is None:
         return ""
     if found.interval is None:
@@ -175,7 +175,7 @@ def notes(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _limits(outcome: Outcome) -> Iterator[str]:
-    """What limits the figures: few rounds, other programs, and of a lossy result samples of one size or few of them."""
+    """Yields the limits of the figures: few rounds, other programs, and for a lossy result few samples or one size."""
     prepared, result, timing = outcome.prepared, outcome.result, outcome.timing
     ratio = timing.ratio if timing is not None else None
     if result is not None and not result.candidate.is_original and ratio is not None and ratio.interval is None:

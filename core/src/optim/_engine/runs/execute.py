@@ -101,7 +101,7 @@ def execute(
             earlier.first_s = earlier.seconds
             earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
-            earlier.export, earlier.known = _report_of(bench), bench.known
+            earlier.export, earlier.known = bench.exported.report if bench.exported else {}, bench.known
             return _noting(earlier, chosen, registry)
         outcome = _outcome(bench, source, chosen, plans, failed)
         PassCosts.known(store).learned(outcome.attempts, load).keep(store)
@@ -260,7 +260,7 @@ def _outcome(
         notes=(*bench.deadline.notes, *bench.turns.notes),
         computed=bench.runner.count,
         from_cache=bench.runner.from_cache,
-        export=_report_of(bench),
+        export=bench.exported.report if bench.exported else {},
         known=bench.known,
         operator_ms=tuple(map(dict, found.operator_ms)),
         sections=found.sections,
@@ -306,11 +306,6 @@ def _contested(
     verdict = judge_contest(contest, bench)
     rows = contest.rows(verdict.delivered, bench)
     return verdict, contest.bench_of(verdict.delivered, bench), rows
-
-
-def _report_of(bench: Workbench) -> Mapping[str, Any]:
-    """How this run exported the original, for the report."""
-    return bench.exported.report if bench.exported is not None else {}
 
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:

@@ -131,7 +131,7 @@ class RunFolder:
 
     @contextmanager
     def _filled(self, stage: Path, write: Callable[[Path], None]) -> Iterator[Path]:
-        """A new folder that was filled, to take its place now: then the claim is over, and nothing is left of it."""
+        """Fills a new folder, which the caller then moves to its place, and ends the claim."""
         with _disk_errors(self.path, claiming=False):
             shutil.rmtree(stage, ignore_errors=True)
             try:

@@ -12,13 +12,13 @@ from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
-from optim._engine.sources.export_file import foretold_facts, known_export, read_export_file
+from optim._engine.sources.export_file import known_export, read_export_file
+from optim._engine.sources.exported import find_pipeline
 from optim._engine.store import cache_key
 from optim.goal import GoalRequest
 from optim.jobs.process import WorkerFailed
 from optim.model import Model
 from optim.onnx.files import describe_model
-from optim.source import SourceRequest
 
 if TYPE_CHECKING:
     from optim._engine.search.workbench import Workbench
@@ -72,15 +72,17 @@ def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
     return ""
 
 
-def require_foretold_context(settings: RunSettings, registry: Registry, source: SourceRequest | None) -> None:
-    """Refuse answers that go beyond the context of a source before it is exported, which may take minutes.
+def require_foretold(settings: RunSettings, registry: Registry) -> None:
+    """Refuse a source that cannot be exported, or has too short a context, before an export, which may take minutes.
 
     Raises:
-        OptimError[bad-workload]: they do, and its ``config.json`` says so.
+        OptimError[bad-workload]: answers go beyond its context, and its ``config.json`` says so.
+        OptimError: it cannot be exported, or no plugin does it.
     """
-    if source is not None and source.folder is not None and settings.goal_is_said:
-        goal, asked = find_goal(registry, settings.goal), settings.goal_request
-        goal.require(asked, foretold_facts(source.folder), None)
+    assert settings.export is not None
+    facts = find_pipeline(registry, settings.export.spec).foretold(settings.export.spec)
+    if settings.goal_is_said:
+        find_goal(registry, settings.goal).require(settings.goal_request, facts, None)
 
 
 def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> tuple[RunSettings, str]:
@@ -88,7 +90,12 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
 
     Returns:
         The settings, and a line about the goal; empty where the user named it, or it is latency.
+
+    Raises:
+        OptimError: see :func:`require_foretold`.
     """
+    if settings.export is not None:
+        require_foretold(settings, registry)
     generator = registry.find_part(GENERATOR)
     if settings.goal_is_said or not timed or settings.chain is not None or generator is None:
         return settings, ""

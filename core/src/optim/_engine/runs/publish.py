@@ -9,7 +9,7 @@ from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.goals.generating import loading_script
 from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import Registry
-from optim._engine.recipes.lock import write_lock
+from optim._engine.recipes.lock import LOCK_FILE, write_lock
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.renderer import RENDERER
@@ -109,7 +109,7 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
         script=with_generate(registry, script, model, folder, backend),
         opening=Opening.of(model, started.warm_up if started else {}, served.serving if served else None),
     )
-    write_lock(lock_of(outcome), folder / "recipe.lock.toml")
+    write_lock(lock_of(outcome), folder / LOCK_FILE)
     return tuple(backend.deliver(delivery))
 
 

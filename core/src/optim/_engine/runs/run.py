@@ -187,13 +187,13 @@ def run_source(
     Raises:
         OptimError: the source, the folder or the request cannot be used.
     """
-    from optim._engine.runs.found_goal import require_foretold_context
+    from optim._engine.runs.found_goal import require_foretold
     from optim._engine.search.preparation import export_source
     from optim._engine.search.targets.entrants import Plans
 
     start_of_command()  # exporting comes before the run, and is no part of its time
     registry, store = load_registry(), Store()
-    require_foretold_context(settings, registry, settings.export)
+    require_foretold(settings, registry)
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     with store.in_use():

@@ -119,7 +119,7 @@ class Opening:
 
     @classmethod
     def of(cls, model: Model, warm_up: Mapping[str, Zeros] | None = None, serving: Serving | None = None) -> Opening:
-        """What a model of the store is opened with."""
+        """Reads from a model of the store what it is opened with."""
         adapter = next((one.supplied_by for one in model.adapters), "")
         return cls(warm_up or {}, operator_libraries(model.opset), adapter, serving)
 

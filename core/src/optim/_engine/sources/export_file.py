@@ -158,23 +158,6 @@ def known_export(model: Path) -> KnownExport | None:
     return None
 
 
-def foretold_facts(folder: Path) -> Mapping[str, Any]:
-    """What the ``config.json`` of a source says of its context before it is exported; nothing where it does not say.
-
-    It is what ``export.json`` says afterwards, where the config has it written out: defaults of its class are unknown.
-    """
-    try:
-        told = read_json(folder / CONFIG_FILE)
-    except (OSError, ValueError):
-        return {}  # whoever exports it says so
-    if not isinstance(told, dict) or told.get("is_encoder_decoder"):
-        return {}
-    text = told.get("text_config")
-    config = text if isinstance(text, dict) else told
-    context = config.get("max_position_embeddings") or config.get("n_positions")
-    return {"kind": "decoder", "context": context} if isinstance(context, int) else {}
-
-
 _GRAPHS = "onnx"
 """The folder of a hub's repository that has its graphs, beside the config."""
 

@@ -139,6 +139,13 @@ class ExportPipeline(Protocol):
 
     witness: Job[SourceQuestion, SourceDrift]
 
+    def foretold(self, spec: str) -> Mapping[str, Any]:
+        """What a source says of itself before it is exported, by the names in ``export.json``: its kind and context.
+
+        Raises:
+            OptimError: it cannot be exported: it is weights alone, or the name of a model on a hub.
+        """
+
     def export(self, request: SourceRequest, conditions: ExportConditions) -> Sequence[ExportedGraph]:
         """Export each component of a source into the store, and compare it with the source.
 

@@ -40,7 +40,7 @@ from optim.errors import OptimError
 from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime, NodeTimes
 from optim.model import Model
-from optim.onnx.files import model_size_bytes
+from optim.onnx.external_data import model_size_bytes
 from optim.passes import Interface
 
 LOOK_S = 0.1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim import AdapterInput, TensorInfo
-from optim.onnx import UniqueNames, adapter_names, keep_adapter_inputs, name_adapter_inputs
+from optim.onnx import UniqueNames, adapter_names, name_adapter_inputs
 from optim_plugins.adapters.extract.sites import Site
 from optim_plugins.adapters.form import DOWN, GAIN, UP, input_name, role_arrays
 from optim_plugins.adapters.packing import SCALES, ZEROS, Packing
@@ -189,7 +189,7 @@ def with_constants(graph: ir.Model, arrays: Mapping[str, NDArray[Any]]) -> None:
         if array is not None:
             value.const_value, value.shape = ir.tensor(array, name=value.name), ir.Shape(array.shape)
             graph.graph.register_initializer(value)
-    keep_adapter_inputs(graph, ())
+    name_adapter_inputs(graph, ())
 
 
 def _put_in_place(old: ir.Value, new: ir.Value, names: UniqueNames) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from optim import Lab
 from optim.engine.layouts import this_machine
 from optim.jobs import WorkerFailed
-from optim.layout import SWITCHED_OFF, Laid, Result
+from optim.layout import Laid, Result
 from optim.model import SessionConfig
 from optim.onnx import describe_model, model_size_bytes
+from optim_plugins.layouts.carried_settings import SWITCHED_OFF
 from optim_plugins.layouts.deliver import bake_job
 
 _LEVEL = "graph_optimization_level"

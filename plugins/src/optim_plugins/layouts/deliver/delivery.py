@@ -32,9 +32,9 @@ from optim.layout import Result
 from optim.model import SessionConfig
 from optim.onnx import describe_model
 from optim.target import Target
+from optim_plugins.layouts.carried_settings import without_packing
 from optim_plugins.layouts.deliver.asked import AskedLayout, ask, require_files, require_places
 from optim_plugins.layouts.deliver.lay_out import lay_out
-from optim_plugins.layouts.deliver.not_carried import without_packing
 
 _HERE = Path(sys.executable)
 

@@ -12,9 +12,9 @@ from optim.engine.layouts import LayoutReport, OpenedCost, is_rounding, worst_dr
 from optim.errors import ExitStatus, OptimError
 from optim.layout import Laid, Opened, Result, open_laid
 from optim.model import PACKED_WEIGHTS, SessionConfig
+from optim_plugins.layouts.carried_settings import not_carried
 from optim_plugins.layouts.deliver.asked import AskedLayout
 from optim_plugins.layouts.deliver.baking import baked
-from optim_plugins.layouts.deliver.not_carried import not_carried
 
 _NOT_PACKED = "its weights are not packed there, so it opens later: load.py and optim.load map packed ones"
 

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.layout import Laid, Layout, Result, carry_files, disabled_as_config, place_graph, require_provider
+from optim.layout import Laid, Layout, Result, carry_files, place_graph, require_provider
 from optim.source import CONFIG_FILE
+from optim_plugins.layouts.carried_settings import disabled_as_config
 from optim_plugins.layouts.decoders import choices, does_not_fit, past_of, prompts
 from optim_plugins.layouts.hub_files import missing_config, missing_tokenizer
 

@@ -17,7 +17,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optim.layout import Laid, Layout, Result, disabled_as_config, place_graph, require_provider
+from optim.layout import Laid, Layout, Result, place_graph, require_provider
+from optim_plugins.layouts.carried_settings import disabled_as_config
 
 if TYPE_CHECKING:
     from optim import PassOptions, TensorInfo

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from optim import ExitStatus, OptimError
-from optim.layout import LARGEST_GRAPH, Laid, Layout, Result, disabled_as_config, require_provider
+from optim.layout import LARGEST_GRAPH, Laid, Layout, Result, require_provider
+from optim_plugins.layouts.carried_settings import disabled_as_config
 
 if TYPE_CHECKING:
     from optim_plugins.layouts.options import OnnxFilesOptions

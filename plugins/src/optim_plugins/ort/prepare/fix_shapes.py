@@ -39,31 +39,27 @@ class FixShapes(Pass):
 
     def refuse_for(self, options: FixShapesOptions, model: Model, target: Target) -> None:
         """Names and sizes that the inputs cannot have."""
-        from optim.onnx import require_dimensions, require_shapes
+        from optim.onnx import require_shapes
 
-        graph = model.ir()
-        require_dimensions(graph, options.dimensions)
-        require_shapes(graph, options.shapes)
+        require_shapes(model.ir(), options.dimensions, options.shapes)
 
     def inputs_for(self, options: FixShapesOptions, model: Model) -> tuple[TensorInfo, ...]:
         """The inputs with what the options fix."""
         from optim.onnx import fixed_inputs, require_shapes
 
-        sizes = options.dimensions or require_shapes(model.ir(), options.shapes)
+        sizes = require_shapes(model.ir(), options.dimensions, options.shapes)
         return fixed_inputs(model.inputs, sizes, options.shapes)
 
     def apply(self, model: Model, options: FixShapesOptions, context: Context) -> PassResult:
         """Fix what the options name, or what all samples have in common."""
-        from optim.onnx import fix_dimensions, fix_shapes, require_shapes_of
+        from optim.onnx import fix_shapes, require_shapes_of
         from optim_plugins.ort.graph.opened_graph import refusal
         from optim_plugins.ort.kernels import CPU_PROVIDER
 
         graph = model.ir()
         is_asked = context.target.provider == CPU_PROVIDER and not refusal(graph)
-        if options.dimensions:
-            fix_dimensions(graph, options.dimensions)
-        else:
-            fix_shapes(graph, options.shapes or _shapes_in_common(model, context))
+        is_said = options.dimensions or options.shapes
+        fix_shapes(graph, options.dimensions, options.shapes if is_said else _shapes_in_common(model, context))
         require_shapes_of(graph, context.samples())
         reason = refusal(graph) if is_asked else ""
         if reason:  # its shape inference looks into branches that never run, and contradicts itself there

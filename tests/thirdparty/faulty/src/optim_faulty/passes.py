@@ -64,17 +64,17 @@ class FixBatch(Pass):
         from optim.onnx import fixed_inputs
 
         happen("inputs_for")
-        return fixed_inputs(model.inputs, {"batch": 3 if planted("wrong", "inputs_for") else 2}, {})
+        return fixed_inputs(model.inputs, {"batch": 3 if planted("wrong", "inputs_for") else 2})
 
     def apply(self, model, options, context):
         """The same graph with a batch of 2."""
-        from optim.onnx import fix_dimensions
+        from optim.onnx import fix_shapes
 
         happen("apply")
         if planted("nothing", "apply"):
             return PassResult(model, False, ("its sizes are fixed",))
         graph = model.ir()
-        fix_dimensions(graph, {"batch": 2})
+        fix_shapes(graph, {"batch": 2})
         return PassResult(context.save(graph, model), True, counts={"inputs": 1}, interface=Interface())
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import math
 
 import click
 from click.core import ParameterSource
 
 from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import OptimError
-
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no argument
@@ -20,12 +18,12 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no 
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """``20GB``, ``500 MB`` or plain bytes."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)b?", str(value).strip().lower())
-        if found is None:
+        from optim._engine.goals.bounds import parse_amount
+
+        size = parse_amount(str(value), "B")
+        if not size < math.inf:
             self.fail(f"{value!r} is not a size; write 20GB, 500MB or bytes", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2]])
+        return int(size)
 
 
 @click.group

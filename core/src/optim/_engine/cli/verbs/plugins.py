@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim._engine.cli.verbs.isolated import environment_fields, install, remove
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.errors import OptimError, some_of
@@ -22,7 +21,9 @@ _ADDED = "optim.plugins.commands"
 
 _DISTRIBUTIONS = {
     "doctor": ("plugins", "Find what is wrong with this installation"),
+    "install": ("plugins", "Install a plugin"),
     "new": ("testing", "Write the package of a new plugin"),
+    "remove": ("plugins", "Delete the environment of an isolated plugin"),
 }
 """Folders of the distributions that have these commands, and what the commands do."""
 
@@ -105,10 +106,6 @@ def show_command(ctx: click.Context, name: str, as_json: bool) -> None:
         _print_plugin(one, debug=debug)
 
 
-plugins.add_command(install)
-plugins.add_command(remove)
-
-
 def print_plugins(*, as_json: bool, verbose: bool) -> None:
     """Print the list of plugins; ``optim --plugins list`` comes here too."""
     from optim._engine.plugins.registry import load_registry
@@ -127,7 +124,7 @@ def print_plugins(*, as_json: bool, verbose: bool) -> None:
         print_table(
             ("plugin", "package", "runs", "hooks", "passes", "targets", "state"),
             rows,
-            styles=[_STYLES.get(one.state, "") for one in found],
+            styles=[_STYLES.get(one.plugin.state, "") for one in found],
         )
         _print_problems(found)
         _print_environments(found)
@@ -151,15 +148,15 @@ def _size(environment: Environment) -> str:
 def _row(one: SurveyedPlugin) -> tuple[str, ...]:
     hooks = (hook.removeprefix("optim_").replace("_", "-") for hook in one.plugin.hooks)
     passes = (item.offered.name.partition(".")[2] for item in one.passes)
-    state = f"{one.state}: {one.reason}" if one.reason else str(one.state)
+    plugin = one.plugin
     return (
-        one.plugin.name,
-        one.plugin.info.release,
+        plugin.name,
+        plugin.info.release,
         _runs(one),
         ", ".join(hooks),
         ", ".join(passes),
         ", ".join(one.names["targets"]),
-        state,
+        f"{plugin.state}: {plugin.reason}" if plugin.reason else str(plugin.state),
     )
 
 
@@ -189,8 +186,8 @@ def _print_plugin(one: SurveyedPlugin, *, debug: bool) -> None:
             ("location", info.location),
             ("runs", _runs(one)),
             ("environment", _environment(one.environment)),
-            ("state", str(one.state)),
-            ("reason", one.reason),
+            ("state", str(one.plugin.state)),
+            ("reason", one.plugin.reason),
             ("hooks", ", ".join(one.plugin.hooks)),
             ("passes", "\n".join(_pass_lines(one))),
             *((kind, ", ".join(names)) for kind, names in one.names.items() if names),
@@ -239,12 +236,24 @@ def _as_fields(one: SurveyedPlugin) -> dict[str, object]:
         "editable": info.editable,
         "runs": one.runs,
         "environment": environment_fields(one.environment),
-        "state": str(one.state),
-        "reason": one.reason,
+        "state": str(one.plugin.state),
+        "reason": one.plugin.reason,
         "warnings": list(one.plugin.warnings),
         "hooks": list(one.plugin.hooks),
         "passes": [item.offered.name for item in one.passes],
         "unresolved": {item.offered.name: list(item.unresolved) for item in one.passes if item.unresolved},
         **{kind: list(names) for kind, names in one.names.items()},
         "problems": [{"hook": problem.hook, "reason": problem.reason} for problem in one.problems],
+    }
+
+
+def environment_fields(made: Environment | None) -> dict[str, object] | None:
+    """An environment as ``--json`` gives it."""
+    if made is None:
+        return None
+    return {
+        "folder": str(made.folder),
+        "python": made.python,
+        "size_bytes": made.size_bytes,
+        "requirements": list(made.requirements),
     }

@@ -10,8 +10,8 @@ from pathlib import Path
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import Registry, load_registry, require_target
-from optim._engine.recipes.lock import Lock, load_recipe_or_lock
-from optim._engine.runs.found_goal import require_foretold_context
+from optim._engine.recipes.lock import LOCK_FILE, Lock, load_recipe_or_lock
+from optim._engine.runs.found_goal import require_foretold
 from optim._engine.runs.session_file import MODEL_FILE
 from optim._engine.runs.session_trust import read_session_file
 from optim._engine.search.preparation import export_source
@@ -34,9 +34,9 @@ Say = Callable[[str], None]
 def workbench_for(
     model: Path, asked: RunSettings, say: Say, beside: Sequence[Path] = ()
 ) -> Iterator[tuple[Workbench, Candidate]]:
-    """A workbench prepared on the first model's samples, and that model with its own settings.
+    """Prepares a workbench on the samples of the first model, and returns that model with its own settings too.
 
-    Without samples they are those of a run folder, if it knows them and they fit, else made up.
+    If the user gives no samples, optim takes those of a run folder that fit, or synthesizes some.
     """
     own = samples_of_runs((model, *beside)) if asked.data is None else None
     with ExitStack() as stack:
@@ -53,7 +53,8 @@ def workbench_for(
 def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workbench, Candidate]]:
     registry, store = load_registry(), Store()
     device = require_target(registry, asked.target, beside=True)  # stored outputs are held against a model here
-    require_foretold_context(asked, registry, SourceRequest(str(model)))
+    if needs_export(str(model)):
+        require_foretold(replace(asked, export=SourceRequest(str(model))), registry)
     with store.in_use(), ending_workers(), thread_executor() as executor:
         exported = _exported(model, asked.component, device, registry, store, say)
         path, session = (model, SessionConfig()) if exported else resolve(model)
@@ -139,7 +140,7 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
 
 
 def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
-    """What opening a model and running it gave.
+    """Returns what opening a model and running it gave.
 
     Raises:
         OptimError[other-failed]: it does not run.
@@ -185,8 +186,6 @@ def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -
     return replace(candidate, target=made_for)
 
 
-LOCK_FILE = "recipe.lock.toml"
-
 OF_ANOTHER_GRAPH = frozenset({"feeds-missing-input", "feeds-unknown-input", "feeds-shape", "feeds-dtype"})
 """A pass may have changed what goes in: the samples of the original do not fit then, and others are made up."""
 
@@ -212,7 +211,7 @@ def about_made_up(paths: Iterable[Path]) -> str:
 
 
 def _locks(paths: Iterable[Path]) -> Iterator[tuple[Path, Lock]]:
-    """The run folders among ``paths`` whose lock can be read, each with the lock."""
+    """Finds the run folders among ``paths`` whose lock can be read, each with the lock."""
     for path in paths:
         if (path / LOCK_FILE).is_file():
             with suppress(OptimError):  # it is of another optim, or was changed: the model is looked at all the same

@@ -162,7 +162,7 @@ class Lab:
         variations = reference.variations()
         found: dict[str, OutputComparison] = {}
         for feeds, expected, computed in runs:
-            one = compare_sample(expected, computed, feeds, model.inputs, model.outputs, variations)
+            one = compare_sample(expected, computed, feeds, model, variations)
             found = merge_samples(found, one)
         return tuple(found.values())
 

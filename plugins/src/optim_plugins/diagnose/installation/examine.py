@@ -14,13 +14,21 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from optim.engine.doctor import DISABLE_VARIABLE, LoadedPlugin, PluginInfo, Registry, State, SurveyedPass, survey_passes
+from optim.engine.installation import (
+    DISABLE_VARIABLE,
+    LoadedPlugin,
+    PluginInfo,
+    Registry,
+    State,
+    SurveyedPass,
+    survey_passes,
+)
 from optim.errors import OptimError
 from optim.hooks import Command
 from optim.metric import MetricFamily
 from optim.passes import Stage
-from optim_plugins.diagnose.doctor.environment import diagnose
-from optim_plugins.diagnose.doctor.imports import import_defect, missing_in_functions
+from optim_plugins.diagnose.installation.environment import diagnose
+from optim_plugins.diagnose.installation.imports import import_defect, missing_in_functions
 
 _RUNTIMES = (
     "onnxruntime",

@@ -18,8 +18,8 @@ def doctor(as_json: bool) -> int:
 
     Exit status 0: nothing to fix; 4: at least one problem.
     """
-    from optim.engine.doctor import load_registry
-    from optim_plugins.diagnose.doctor.examine import Severity, examine
+    from optim.engine.installation import load_registry
+    from optim_plugins.diagnose.installation.examine import Severity, examine
 
     found = examine(load_registry())
     problems = [finding for finding in found if finding.severity is Severity.PROBLEM]

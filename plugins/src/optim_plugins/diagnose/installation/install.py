@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optim.cli_kit.names import PLUGIN_NAME
-from optim.cli_kit.output import echo, json_option, print_fields, print_json
+from optim.cli_kit import PLUGIN_NAME, echo, json_option, print_fields, print_json
 from optim.errors import OptimError, unknown_name
 
 if TYPE_CHECKING:
-    from optim._engine.plugins.plugin import LoadedPlugin
-    from optim.isolation.environments import Environment
+    from optim.engine.installation import Environment, LoadedPlugin
 
 
 @click.command()
@@ -30,9 +28,9 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     NAME is an installed plugin, or pip installs optim-plugin-NAME. Every other package keeps its version. The same
     command continues an interrupted installation. The environment is in the user's data folder (OPTIM_DATA_DIR).
     """
-    from optim._engine.plugins.registry import load_registry
-    from optim.isolation.install import install_environment
-    from optim.isolation.packages import uninstall_package
+    from optim.engine.installation import load_registry
+    from optim.isolation import install_environment
+    from optim_plugins.diagnose.installation.packages import uninstall_package
 
     before = {one.info.package for one in load_registry().plugins}
     installed, plugins = _plugins(what, alone=isolated)
@@ -62,7 +60,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Delete the environment of an isolated plugin. The plugin itself stays installed."""
-    from optim.isolation.environments import installed_environments, remove_environment
+    from optim.engine.installation import installed_environments, remove_environment
 
     known = [environment.plugin for environment in installed_environments()]
     if "/" in name or name.startswith(".") or not remove_environment(name):
@@ -77,8 +75,8 @@ def _plugins(what: str, *, alone: bool) -> tuple[str, list[LoadedPlugin]]:
     """The distribution, where one was installed, and the plugins."""
     from packaging.utils import canonicalize_name
 
-    from optim._engine.plugins.registry import load_registry
-    from optim.isolation.packages import PREFIX, install_package, is_package
+    from optim.engine.installation import load_registry
+    from optim_plugins.diagnose.installation.packages import PREFIX, install_package, is_package
 
     registry = load_registry()
     if not is_package(what) and what in {plugin.name for plugin in registry.plugins}:
@@ -117,22 +115,12 @@ def _print_installed(plugin: LoadedPlugin, made: Environment | None) -> None:
 
 
 def _as_fields(plugin: LoadedPlugin, made: Environment | None) -> dict[str, object]:
+    from optim.engine.installation import environment_fields
+
     return {
         "plugin": plugin.name,
         "package": plugin.info.package,
         "version": plugin.info.version,
         "state": str(plugin.state),
         "environment": environment_fields(made),
-    }
-
-
-def environment_fields(made: Environment | None) -> dict[str, object] | None:
-    """An environment as ``--json`` gives it."""
-    if made is None:
-        return None
-    return {
-        "folder": str(made.folder),
-        "python": made.python,
-        "size_bytes": made.size_bytes,
-        "requirements": list(made.requirements),
     }

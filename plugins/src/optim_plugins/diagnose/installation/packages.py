@@ -15,8 +15,8 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from optim.engine.installation import reason
 from optim.errors import OptimError
-from optim.isolation.install import reason
 
 PREFIX = "optim-plugin-"
 
@@ -44,20 +44,9 @@ def install_package(what: str, *, alone: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
         held, report = Path(folder) / "held.txt", Path(folder) / "report.json"
         held.write_text("".join(f"{line}\n" for line in _installed(besides=name)))
-        command = [
-            *_pip(),
-            "install",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--retries",
-            "2",
-            "--constraint",
-            str(held),
-            "--report",
-            str(report),
-            *(["--no-deps"] if alone else []),
-            what,
-        ]
+        quietly = ("--disable-pip-version-check", "--no-input", "--retries", "2")
+        files = ("--constraint", str(held), "--report", str(report))
+        command = [*_pip(), "install", *quietly, *files, *(["--no-deps"] if alone else []), what]
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL
         )

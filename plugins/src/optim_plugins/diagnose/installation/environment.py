@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from optim.engine.doctor import MARKER, Environment, environments_folder, fitting_python, installed_environment, pinned
+from optim.engine.installation import (
+    MARKER,
+    Environment,
+    environments_folder,
+    fitting_python,
+    installed_environment,
+    pinned,
+)
 from optim.errors import some_of
 from optim.isolation import Isolation
 

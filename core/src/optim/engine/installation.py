@@ -1,4 +1,4 @@
-"""For `optim plugins doctor`, a command of plugin ``diagnose``: what it needs to know of plugins and environments.
+"""For ``optim plugins doctor``, ``install`` and ``remove``: what they need to know of plugins and environments.
 
 Each name is imported when it is first used.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optim._engine.cli.verbs.plugins import environment_fields as environment_fields
     from optim._engine.plugins.permission import DISABLE_VARIABLE as DISABLE_VARIABLE
     from optim._engine.plugins.plugin import LoadedPlugin as LoadedPlugin
     from optim._engine.plugins.plugin import PluginInfo as PluginInfo
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from optim.isolation.environments import Environment as Environment
     from optim.isolation.environments import environments_folder as environments_folder
     from optim.isolation.environments import installed_environment as installed_environment
+    from optim.isolation.environments import installed_environments as installed_environments
     from optim.isolation.environments import pinned as pinned
+    from optim.isolation.environments import remove_environment as remove_environment
     from optim.isolation.install import fitting_python as fitting_python
+    from optim.isolation.install import reason as reason
 else:
     from optim._engine.handed_on import hand_on
 

@@ -1,1 +1,0 @@
-"""``optim plugins doctor``: what is wrong with this installation, and how to fix it."""
