@@ -198,8 +198,7 @@ def test_how_long_a_run_takes_is_said_at_its_start_where_nobody_said_it(clock, t
         bench = SimpleNamespace(
             deadline=Deadline(asked, clock), settings=settings, store=Store(tmp_path), hold_to_time=lambda: None
         )
-        passes = [SimpleNamespace(name=name) for name in PASSES]
-        plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(passes=passes)})
+        plans = SimpleNamespace(by_target={"cpu": SimpleNamespace(names=PASSES)})
         _announce(bench, MINILM, plans, said.append)
         return bench.deadline.announced_s
 

@@ -212,8 +212,7 @@ def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], N
     time.try_s = load.try_s
     if bench.settings.search_seconds == AUTO:
         costs = PassCosts.known(bench.store)
-        passes = [[planned.name for planned in plan.passes] for plan in plans.by_target.values()]
-        each = [estimate_s(load, names, costs, time.spent) for names in passes]
+        each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
         time.announced_s = round(of_several(each))
         let_stand(say, f"about {in_words(time.announced_s)}: {load.text} (--search-seconds says otherwise)")
     bench.hold_to_time()

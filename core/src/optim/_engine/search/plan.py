@@ -81,6 +81,11 @@ class Plan:
         """All of them, in order."""
         return [planned for passes in self.stages.values() for planned in passes]
 
+    @property
+    def names(self) -> list[str]:
+        """Of all passes that are considered."""
+        return [planned.name for planned in self.passes]
+
     def forced(self) -> list[Planned]:
         """Passes that must hold, in order."""
         return [planned for planned in self.passes if planned.forced]

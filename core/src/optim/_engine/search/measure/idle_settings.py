@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optim._engine.search.deadline import Deadline
 from optim._engine.search.state import Candidate
+from optim.cli_kit.output import options_text
 from optim.model import Model
 
 _SHARE = 0.08
@@ -59,7 +60,8 @@ class IdleSettings:
             if same is candidate and one is not candidate:
                 found[one.digest] = f"{_IDLE}as without it"
             elif same is not one:
-                found[one.digest] = f"{_IDLE}as with {_named(same)}"
+                step = same.steps[-1]
+                found[one.digest] = f"{_IDLE}as with {step.pass_name} ({options_text(step.options)})"
         return found
 
     def same_graph(self, one: Candidate, other: Candidate) -> bool:
@@ -83,10 +85,3 @@ def _entries(model: Model) -> str:
     session = model.session
     options = {name: dict(one) for name, one in session.provider_options.items()}
     return json.dumps([dict(session.session_config), options], sort_keys=True)
-
-
-def _named(candidate: Candidate) -> str:
-    step = candidate.steps[-1]
-    chosen = {name: value for name, value in step.options.items() if value not in (None, [], ())}
-    options = ", ".join(f"{name}={json.dumps(value)}" for name, value in chosen.items())
-    return f"{step.pass_name} ({options})"
