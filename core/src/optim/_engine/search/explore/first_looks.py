@@ -238,15 +238,21 @@ class FirstLooks:
                 self._repairs.leave(one)
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
-            others = self._looks(self._expander.unbroken(guesses), lambda _: self._time.for_candidate())
+            unbroken = self._expander.unbroken(guesses)
+            others = self._looks(unbroken, lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
             held = min([held, *(self._expected(one, made, ratio) for made in new)])
             results += new
             if held <= ratio(one):
                 continue
-            near = self._repairs.closest([one, *(other for other in others if not other.holds)]) or one
+            broken_too = [look for look in (one, *others) if not look.holds]
+            faster = [look for look in broken_too if self._hoped_of(one, look.attempt.step, ratio) < start / DIFFER]
+            near = self._repairs.closest(faster)
+            if near is None or len(unbroken) < len(guesses):  # a nearer one was found on another chain
+                self._repairs.leave(one)
+                continue
             left = self._left_by_repair(near, self._hoped_of(one, near.attempt.step, ratio))
-            if left >= start / DIFFER or (results and left >= SURPRISE * held):  # little of the gain would stay
+            if results and left >= SURPRISE * held:  # little of the gain would stay
                 self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
                 held = min(held, self._expected(one, made, ratio))
