@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "models"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
 from commands import say
-from curve import opens, peer, run
+from curve import peer, run
 from default_budget import MODELS, SAMPLES, kept, kept_orders, np, unseen
 from mutations import HARMLESS, Subject, digest_of_the_gate, judging, wheel
 
@@ -126,7 +126,7 @@ def made(subject: Subject, by: str, search_seconds: str, folder: Path) -> Path |
     path = folder / by / "model.onnx"
     if not path.is_file():
         found = peer(by, subject.model, calib, folder)
-        return None if found is None or not opens(found) else found.path
+        return None if found is None else found.path
     return path
 
 

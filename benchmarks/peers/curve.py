@@ -143,7 +143,7 @@ def make(script: str, name: str, folder: Path, *words: str) -> None:
 
 
 def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
-    """What a peer makes of the model; None where it fails."""
+    """What a peer makes of the model; None where it fails, or where onnxruntime does not take it."""
     out, started = folder / name, time.monotonic()
     command = [sys.executable, str(HERE / "peers" / "peer.py"), name, str(model), str(out), "--calib", str(calib)]
     done = subprocess.run(command, capture_output=True, check=False, cwd=folder)
@@ -151,10 +151,11 @@ def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
     if done.returncode:
         print(f"{name}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
         return None
-    return Made(name, out / "model.onnx", "", time.monotonic() - started)
+    made = Made(name, out / "model.onnx", "", time.monotonic() - started)
+    return made if _opens(made) else None
 
 
-def opens(result: Made) -> bool:
+def _opens(result: Made) -> bool:
     """Whether onnxruntime takes what a peer made; else it is said."""
     try:
         open_model(result.path)
