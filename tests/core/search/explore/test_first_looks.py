@@ -9,6 +9,7 @@ import dawdling_plugin
 import pytest
 from all_goals import GOALS
 from boards import board_of, timed_at
+from counted_clock import counted
 from installed_plugin import installed
 from timed_models import write_network
 
@@ -64,7 +65,7 @@ def test_what_promises_most_comes_first(settings):
 
 @pytest.fixture
 def told(monkeypatch, counted_seconds):
-    """What each pass is said to gain, and how long it dawdles: neither noise nor other programs decide anything."""
+    """Counts nodes and seconds, and says what each pass gains: neither noise nor other programs decide anything."""
     monkeypatch.setattr(dawdling_plugin, "dawdle", counted_seconds.pass_by)
     note = Promises.note_ratio
 
@@ -72,6 +73,8 @@ def told(monkeypatch, counted_seconds):
         note(self, step, 1.0 if step.plugin == "dawdling" else 0.7)
 
     monkeypatch.setattr(Promises, "note_ratio", note_given)
+    with counted():
+        yield
 
 
 def rounds(outcome):
@@ -88,8 +91,7 @@ def test_a_plugin_of_slow_and_useless_candidates_makes_no_result_worse(settings,
     assert len([one for one in dawdled if one.seconds >= dawdling_plugin.DAWDLE_S]) <= 2
     skipped = {one.reason for one in dawdled if one.status is StepStatus.SKIPPED}
     assert skipped
-    better = ("other passes promise more", "the best so far has", "search time ran out", "the run ended before")
-    assert all(any(why in reason for why in better) for reason in skipped), skipped
+    assert all("other passes promise more" in reason or "search time ran out" in reason for reason in skipped)
 
 
 @pytest.mark.slow
@@ -102,7 +104,7 @@ def test_what_was_right_at_its_first_look_is_raced_though_the_time_is_over(setti
     first = rounds(outcome)[0]
     assert first.on == ()
     assert first.parent_ratio is not None
-    assert "search time ran out" not in first.reason
+    assert first.status is not StepStatus.SKIPPED
 
 
 @pytest.fixture
