@@ -47,7 +47,7 @@ BUDGETS = {
     "optim._engine.goals": 500,
     "optim._engine.graphs": 600,
     "optim._engine.jobs": 2_250,
-    "optim._engine.plugins": 2_200,
+    "optim._engine.plugins": 2_225,
     "optim._engine.recipes": 525,
     "optim._engine.repair": 1_850,
     "optim._engine.reports": 1_975,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from boards import board_of
 from deadlines import original
 
 from optim._engine.reports.build import _shapes
@@ -20,6 +21,7 @@ from optim._engine.search import deadline
 from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
 from optim._engine.search.measure import efforts
+from optim._engine.search.measure.clock import Clock
 from optim._engine.search.preparation import original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Attempt, Step
@@ -86,7 +88,7 @@ def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     assert time.may_prove
     assert not time.may_prove_more
     assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 4.0
-    assert time.spare_s <= time.lanes.again_s
+    assert Clock(None, board_of(), time).again(items := [object()]) == items  # without a race
     assert time.lanes_at_the_end(6) == 1
 
 

@@ -101,36 +101,57 @@ def outliving(doing: str) -> Iterator[None]:
     Raises:
         EndsProgramError: it called ``sys.exit`` or ``os._exit``.
     """
-    before: int | None = getattr(_waiting, "process", None)
-    _waiting.process = os.getpid()
     try:
-        yield
+        with _exits.refused():
+            yield
     except SystemExit as error:
         how = "os._exit" if isinstance(error, _RefusedExit) else "SystemExit"
         message = f"{doing} would have ended the program ({how}, status {error.code or 0})"
         raise EndsProgramError(message) from error
-    finally:
-        _waiting.process = before
 
 
 class _RefusedExit(SystemExit):
     """What ``os._exit`` raises while it is refused."""
 
 
-_waiting = threading.local()
-"""``process`` is this process's id in a thread that waits for a plugin; a fork of the plugin's has another id."""
+class _Exits:
+    """``os._exit``, which raises in threads whose exits are refused; as it was while there is none."""
 
-_exit = os._exit
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = threading.local()
+        self._refusing = 0
+        self._exit = os._exit
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Refuse exits of this thread."""
+        before: int | None = getattr(self._here, "process", None)
+        with self._lock:
+            self._refusing += 1
+            os._exit = self._leave
+        self._here.process = os.getpid()
+        try:
+            yield
+        finally:
+            self._here.process = before
+            with self._lock:
+                self._refusing -= 1
+                if not self._refusing:
+                    os._exit = self._exit
+
+    def begin_anew(self) -> None:
+        """Allow exits in a fork, where another thread may have held the lock."""
+        self._lock = threading.Lock()
+        os._exit = self._exit
+
+    def _leave(self, status: int) -> NoReturn:
+        if getattr(self._here, "process", None) == os.getpid():
+            raise _RefusedExit(status)
+        self._exit(status)
 
 
-def _leave(status: int) -> NoReturn:
-    """Stands for ``os._exit``: refuses to end a process whose thread waits for a plugin."""
-    if getattr(_waiting, "process", None) == os.getpid():
-        raise _RefusedExit(status)
-    _exit(status)
-
-
-os._exit = _leave
+_exits = _Exits()
 
 
 class _Watchdog:
@@ -177,9 +198,11 @@ _watchdog = _Watchdog()
 
 
 def _begin_anew() -> None:
-    """A fork has none of the threads of who forked it."""
-    global _watchdog
+    """A fork has none of the threads of who forked it, and ends by itself."""
+    global _watchdog, _exits
     _watchdog = _Watchdog()
+    _exits.begin_anew()
+    _exits = _Exits()
 
 
 if hasattr(os, "register_at_fork"):
