@@ -318,3 +318,6 @@ def test_a_failed_repair_is_told_from_one_that_found_nothing_in_time(kind, raise
     }
     assert attempt.unrepaired == expected[kind]
     assert raises == ("no set" not in attempt.unrepaired)
+    time.before = lambda _: 30.0  # of which half is less than three times what the candidate took
+    assert repairs._repair(Guess(SimpleNamespace(offered=trial.offered), None, attempt, (), tried)) is None
+    assert attempt.unrepaired == "not repaired: no search time left"

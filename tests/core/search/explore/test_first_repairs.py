@@ -32,10 +32,13 @@ def _drift(one: Guess) -> float:
 def found():
     """What holds in place of a guess at drift .1 and 0.4 of the latency, and the drifts of what was repaired.
 
-    ``others`` are drifts of what else the pass proposes, ``gains`` are by drift, ``beside`` is that of a slow guess.
+    ``others`` are drifts of what else the pass proposes, ``gains`` are by drift, ``beside`` is that of a slow guess, and
+    ``elsewhere`` are drifts of what broke the budget on another chain.
     """
 
-    def tried(*others: float, gains: dict[float, float] | None = None, beside: float = 0.0):
+    def tried(
+        *others: float, gains: dict[float, float] | None = None, beside: float = 0.0, elsewhere: tuple[float, ...] = ()
+    ):
         board, repaired = board_of(), []
         answer = SimpleNamespace(result=PassResult(_made("made").model, True), size_bytes=100, comparisons=())
         planned, answered = SimpleNamespace(offered=None), SimpleNamespace(answer=answer)
@@ -62,7 +65,7 @@ def found():
             repairs=repairs,
             judge=judge,
             guess=lambda planned, parent, some: Guess(planned, parent, row(some[0].options["drift"]), ()),
-            unbroken=list,
+            unbroken=lambda guesses: [one for one in guesses if _drift(one) not in elsewhere],
             tried=lambda guesses, seconds: [replace(one, tried=answered) for one in guesses],
         )
         looks = FirstLooks(expander, SimpleNamespace(board=board, time=SimpleNamespace(for_candidate=lambda: 1.0)))
@@ -89,6 +92,8 @@ def found():
         ([], {"beside": 0.02}, [], []),  # what holds is faster
         ([0.04], {"beside": 0.06}, ["at-0.04", "repaired"], [0.06]),
         ([0.04], {"beside": 0.8}, ["at-0.04"], []),  # it could not keep its gain
+        ([0.06], {"gains": {0.06: 0.0}}, ["repaired"], [0.1]),  # the nearest is no faster than the original
+        ([0.06, 0.2], {"elsewhere": (0.06,)}, [], []),  # a nearer one was repaired on another chain, or left
     ],
 )
 def test_other_proposals_come_before_a_repair_and_only_what_keeps_its_gain_is_repaired(
