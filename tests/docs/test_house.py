@@ -40,7 +40,7 @@ BUDGETS = {
     "optim._engine": 1_200,
     "optim._engine.api": 1_250,
     "optim._engine.backends": 1_050,
-    "optim._engine.cli": 2_625,
+    "optim._engine.cli": 2_650,
     "optim._engine.compare": 2_475,
     "optim._engine.feeds": 2_275,
     "optim._engine.gate": 1_625,

@@ -46,7 +46,7 @@ def compare_outputs(
     """
     from optim._engine.gate.drift import merge_samples
     from optim._engine.gate.outputs import compare_output as compare
-    from optim._engine.gate.outputs import compare_sample, elements
+    from optim._engine.gate.outputs import compare_sample, elements, surplus
     from optim._engine.gate.variation import measure_each
 
     masks = iter(valid)
@@ -58,7 +58,7 @@ def compare_outputs(
     merged: dict[str, OutputComparison] = {}
     for original, other, counted in found:
         lost = {name: array for name, array in original.items() if name not in other}
-        compared = compare_sample(lost, other, {}, None, variations)
+        compared = [*compare_sample(lost, {}, {}, None, variations), *surplus(original, other)]
         for name, array in original.items():
             if name in other:
                 compared.append(compare(name, array, other[name], counted.get(name), variations[name]))

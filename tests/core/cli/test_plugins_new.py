@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import sys
 
 import pytest
 
@@ -66,3 +68,12 @@ def test_with_optim_testing_it_writes_a_package(
     assert main(["plugins", "new", "my-vendor"]) == 0
     text = (tmp_path / "optim-plugin-my-vendor" / "pyproject.toml").read_text()
     assert 'test = ["optim-core[cpu]", "optim-testing"]' in text
+
+
+def test_a_command_of_another_version_is_listed_and_says_what_is_wrong(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "optim_plugins.diagnose.installation.doctor", None)  # as if it had moved
+    assert main(["plugins", "--help"]) == 0
+    assert "cannot be loaded" in capsys.readouterr().out
+    assert main(["plugins", "doctor", "--json"]) == ExitStatus.USAGE
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert (said["reference"], said["package"]) == ("plugin-failed", "optim-plugins")

@@ -146,20 +146,24 @@ def test_two_names_for_one_module_are_an_error_of_the_second(site):
     assert beta.reason == "is the same object as plugin 'acme'"
 
 
-def test_entry_points_are_read_again_only_if_a_package_came_or_went(site, monkeypatch):
+def test_what_packages_say_is_kept_until_one_of_them_says_something_else(site, monkeypatch):
     asked, ask = [], importlib.metadata.entry_points
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **how: asked.append(how) or ask(**how))
 
     def names():
-        return {"acme"} & set(installed_names())
+        return {"acme", "betas"} & set(installed_names())
 
     before = names()
-    site.add("acme", GOOD)
+    module = site.add("acme", GOOD)
     first = names(), names(), len(asked)
-    shutil.rmtree(site.folder / "optim_acme-1.0.dist-info")
+    (site.folder / "optim_acme-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[optim.plugins]\nbetas = {module.stem}\n"
+    )
     second = names(), names(), len(asked)
-    assert (before, first[:2], second[:2]) == (set(), ({"acme"},) * 2, (set(),) * 2)
-    assert second[2] == first[2] + 1
+    shutil.rmtree(site.folder / "optim_acme-1.0.dist-info")
+    third = names(), names(), len(asked)
+    assert (before, first[:2], second[:2], third[:2]) == (set(), ({"acme"},) * 2, ({"betas"},) * 2, (set(),) * 2)
+    assert [first[2], second[2], third[2]] == [first[2] + more for more in range(3)]
 
 
 def test_a_class_as_entry_point_is_refused(site):

@@ -139,5 +139,7 @@ def test_a_run_is_told_what_stood_still(tmp_path: Path) -> None:
     request: Any = offer.Answer()
     runner.call(offer.JOB, request, timeout_s=60.0)
     assert turns.now() == 10.0
-    runner.follow(offer.JOB, request, lambda event: None, silence_s=60.0)
+    heard: list[object] = []
+    runner.follow(offer.JOB, request, heard.append, silence_s=60.0)
+    assert heard == []
     assert turns.now() == 10.0  # the same seconds

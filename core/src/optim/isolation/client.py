@@ -143,11 +143,14 @@ class _Conversation:
         talk = over_socket(connection)
         try:
             talk.send({"secret": address["secret"]})
-            talk.receive(_SILENCE_S)
+            ready = talk.receive(_SILENCE_S).get("event") == "ready"
         except (EOFError, OSError, ValueError) as error:
             talk.close()
             if isinstance(error, TimeoutError):  # stuck in a job whose host was killed
                 _kill(self._process)
+            return None
+        if not ready:
+            talk.close()
             return None
         return talk
 

@@ -168,7 +168,7 @@ class WorkerProcess:
                 raise self._failed(late + self._in(), "timeout") from None
             except ValueError as error:
                 self.kill()
-                raise self._failed(f"broke the worker protocol: {error}", "protocol") from None
+                raise self._failed(f"broke the worker protocol: {error}{self._on()}{self._in()}", "protocol") from None
             except (EOFError, OSError):
                 raise self._crash() from None
             if "doing" in message:

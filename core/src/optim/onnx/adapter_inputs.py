@@ -37,7 +37,8 @@ def adapter_inputs_of(model: onnx.ModelProto) -> tuple[AdapterInput, ...]:
     infos += [
         TensorInfo(tensor.name, dtype_name(tensor.data_type), tuple(tensor.dims))
         for tensor in (model.graph.initializer if said else ())
-        if tensor.name in said and any(entry.value == SUPPLIED for entry in tensor.external_data)
+        if tensor.name in said
+        and any((entry.key, entry.value) == ("location", SUPPLIED) for entry in tensor.external_data)
     ]
     return tuple(replace(said[info.name], info=info) for info in infos)
 

@@ -68,7 +68,8 @@ def _shares(work: Iterable[tuple[str, int]]) -> dict[str, float]:
     added: Counter[str] = Counter()
     for name, multiplied in work:
         added[name] += multiplied
-    return {name: count / added.total() for name, count in added.items() if count}
+    total = added.total()
+    return {name: count / total for name, count in added.items() if count}
 
 
 def node_places(path: Path) -> dict[str, str]:

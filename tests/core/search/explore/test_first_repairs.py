@@ -32,8 +32,8 @@ def _drift(one: Guess) -> float:
 def found():
     """What holds in place of a guess at drift .1 and 0.4 of the latency, and the drifts of what was repaired.
 
-    ``others`` are drifts of what else the pass proposes, ``gains`` are by drift, ``beside`` is that of a slow guess, and
-    ``elsewhere`` are drifts of what broke the budget on another chain.
+    ``others`` are drifts of what else the pass proposes, ``gains`` are by drift, ``beside`` is that of a slow guess,
+    and ``elsewhere`` are drifts of what broke the budget on another chain.
     """
 
     def tried(

@@ -177,7 +177,7 @@ def _packed(arguments: Sequence[Mapping[str, Any]]) -> bytes:
 
     named = {f"{place}/{name}": array for place, one in enumerate(arguments) for name, array in one.items()}
     packed = io.BytesIO()
-    np.savez(packed, **{name: _without_objects(array) for name, array in named.items()})
+    np.savez(packed, **{name: _without_objects(np.asarray(array)) for name, array in named.items()})
     return packed.getvalue()
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from optim._engine.compare.place import Place, Reference, call_interface, chosen, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import OutputComparison, merge_samples
-from optim._engine.gate.outputs import compare_sample
+from optim._engine.gate.outputs import compare_sample, elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.drift import compare_outputs
@@ -64,8 +64,8 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
     for number, raw in enumerate(_raw(recast)):
         with doing(f"raw sample {number}"):
             feeds = call_interface(recast.given, recast, raw)
-            expected = call_interface(recast.expected, recast, inner.run(feeds), raw)
-            got = mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces)
+            expected = elements(call_interface(recast.expected, recast, inner.run(feeds), raw))
+            got = elements(mapped_outputs(session.run(mapped_feeds(raw, after)), interfaces))
         if set(got) != set(expected):
             raise OptimError(
                 "interface-changed",
@@ -84,13 +84,16 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         )
     return [
         replace(
-            found,
-            name=_RAW_PREFIX + found.name,
-            sample=f"raw sample {found.by_sample.index(found.relative_error)}",
-            limit=recast.tolerance,
+            found, name=_RAW_PREFIX + found.name, sample=f"raw sample {_worst_of(found, pairs)}", limit=recast.tolerance
         )
         for found in compared
     ]
+
+
+def _worst_of(found: OutputComparison, pairs: Sequence[tuple[Outputs, Outputs]]) -> int:
+    """Returns the number of the sample with the worst drift of an output; some samples may not have it."""
+    having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
+    return having[found.by_sample.index(found.relative_error)]
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:

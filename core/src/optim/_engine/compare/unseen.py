@@ -126,7 +126,8 @@ def _compare(
     judged = {
         name: one for name, one in variations.items() if name in expected and not one.unjudged and not is_chosen(name)
     }
-    return compare_sample({name: expected[name] for name in judged}, got, sample.feeds, original, judged)
+    wanted, found = ({name: one[name] for name in judged if name in one} for one in (expected, got))
+    return compare_sample(wanted, found, sample.feeds, original, judged)
 
 
 def unseen_samples(reference: Reference) -> list[UnseenSample]:

@@ -90,7 +90,17 @@ def compare_sample(
         if model is not None and (variation is None or variation.has_padding):
             valid = valid_positions(name, np.asarray(expected), feeds, model)
         results.append(compare_output(name, expected, other[name], valid, variation))
-    return results
+    return results + surplus(reference, other)
+
+
+def surplus(reference: Outputs, other: Outputs) -> list[OutputComparison]:
+    """Returns a problem for each element of a sequence that the reference does not have."""
+    sequences = {name.partition("[")[0] for name in reference if "[" in name}
+    return [
+        _incomparable(OutputComparison(name, "", ()), f"output '{name}' is an element too many")
+        for name in other
+        if name not in reference and name.partition("[")[0] in sequences
+    ]
 
 
 def require_compared(comparisons: Iterable[OutputComparison]) -> None:

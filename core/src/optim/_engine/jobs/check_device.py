@@ -81,14 +81,14 @@ def with_device_checked(
 
 
 def checked(request: Request, runner: Runner, timeout_s: float) -> DeviceCheck:
-    """What an independent runtime says, or why none said anything.
+    """Asks an independent runtime; returns what it says, or why none said anything.
 
     Raises:
         OptimError[target-differs]: the device computes something else.
         OptimError: the original does not run on the device.
     """
     try:
-        return runner.call(JOB, request, timeout_s=timeout_s, on_event=lambda event: runner.say(event["text"]))
+        return runner.call(JOB, request, timeout_s=timeout_s, on_event=lambda event: runner.say(event.get("text", "")))
     except WorkerFailed as failed:
         if failed.error is not None and (request.result is None or failed.error.reference == "target-differs"):
             raise failed.error from failed

@@ -83,7 +83,7 @@ def run(request: Request, channel: Channel) -> Answer:
         if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
             fixing.append(asked.name)
         proposes = asked.options is None and not asked.required and pass_class.candidates is not Pass.candidates
-        if options is not None and not proposes:
+        if options is not None and not proposes and pass_class.inputs_for is not Pass.inputs_for:
             with pass_working(offered, "asked for the sizes of", request.model):
                 model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
     return Answer(model.inputs, tuple(notes), tuple(fixing))

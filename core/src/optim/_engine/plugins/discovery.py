@@ -51,24 +51,35 @@ def installed_names() -> list[str]:
 
 
 def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Returns the entry points of all plugins. They are read again only if a package came or went.
+    """Returns the entry points of all plugins. They are read again only if a package came, went or changed.
 
     ``importlib.metadata`` reads a file of each installed package: 8 ms of processor time for a hundred of them.
     """
-    return _entry_points(tuple((folder, _changed_ns(folder)) for folder in sys.path))
+    folders = [(Path(folder), _changed_ns(Path(folder))) for folder in sys.path]
+    files = [(file, _changed_ns(file)) for folder in folders for file in _naming(*folder)]
+    return _entry_points((*folders, *files), tuple(map(id, sys.meta_path)))
 
 
 @lru_cache(maxsize=1)
-def _entry_points(folders: tuple[tuple[str, int], ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Reads the entry points; the key of the cache is ``sys.path`` with the time at which each folder last changed."""
+def _entry_points(
+    seen: tuple[tuple[Path, int], ...], finders: tuple[int, ...]
+) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Reads the entry points; the key of the cache is what they are read from, with the times of its last changes."""
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
-def _changed_ns(folder: str) -> int:
-    """Returns when a package last came into a folder or left it."""
+@lru_cache(maxsize=64)
+def _naming(folder: Path, changed_ns: int) -> list[Path]:
+    """Returns the files that may name entry points of the packages in a folder, as it was at that change."""
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [one / "entry_points.txt" for one in inside if one.suffix in (".dist-info", ".egg-info")]
+
+
+def _changed_ns(path: Path) -> int:
+    """Returns when a file was written last, or something came into a folder or left it; 0 where there is none."""
     try:
-        return Path(folder).stat().st_mtime_ns
-    except OSError:
+        return path.stat().st_mtime_ns
+    except (OSError, ValueError):
         return 0
 
 

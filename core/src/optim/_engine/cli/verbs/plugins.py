@@ -9,7 +9,7 @@ import click
 
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
-from optim.errors import OptimError, some_of
+from optim.errors import OptimError, describe_exception, some_of
 from optim.passes import Stage
 
 if TYPE_CHECKING:
@@ -50,27 +50,46 @@ class _PluginsGroup(click.Group):
         if own is not None:
             return own
         for entry in importlib.metadata.entry_points(group=_ADDED, name=cmd_name):
-            command: click.Command = entry.load()
+            try:
+                command: click.Command = entry.load()
+            except Exception as error:  # of another version than core, or half of it is there
+                return _stand_in(cmd_name, "It cannot be loaded.", _not_loaded(entry, error))
             return command
-        return _stand_in(cmd_name) if cmd_name in _DISTRIBUTIONS else None
+        if cmd_name not in _DISTRIBUTIONS:
+            return None
+        folder, does = _DISTRIBUTIONS[cmd_name]
+        about = f"{does}; needs optim-{folder}.\n\nIn a clone of optim: pip install ./{folder}"
+        return _stand_in(cmd_name, about, _missing(cmd_name, folder))
 
 
-def _stand_in(name: str) -> click.Command:
-    """The command of a distribution that is not installed; it says which one to install."""
-    folder, does = _DISTRIBUTIONS[name]
-    about = f"{does}; needs optim-{folder}.\n\nIn a clone of optim: pip install ./{folder}"
+def _stand_in(name: str, about: str, error: OptimError) -> click.Command:
+    """Returns a command that is listed, and raises the error whatever it is given."""
 
     @click.command(name, help=about, context_settings={"ignore_unknown_options": True})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-    def missing(words: tuple[str, ...]) -> None:
-        raise OptimError.usage(
-            f"{folder}-missing",  # errors: plugins-missing, testing-missing
-            f"optim plugins {name} is a command of optim-{folder}",
-            f"optim-{folder} is not installed",
-            f"in a clone of optim: pip install ./{folder}",
-        )
+    def refused(words: tuple[str, ...]) -> None:
+        raise error
 
-    return missing
+    return refused
+
+
+def _missing(name: str, folder: str) -> OptimError:
+    return OptimError.usage(
+        f"{folder}-missing",  # errors: plugins-missing, testing-missing
+        f"optim plugins {name} is a command of optim-{folder}",
+        f"optim-{folder} is not installed",
+        f"in a clone of optim: pip install ./{folder}",
+    )
+
+
+def _not_loaded(entry: importlib.metadata.EntryPoint, error: Exception) -> OptimError:
+    return OptimError.usage(
+        "plugin-failed",
+        f"command plugins {entry.name} cannot be loaded",
+        f"{entry.value}: {describe_exception(error)}",
+        "install optim-core and the package below at the same version",
+        entry.dist.name if entry.dist else "",
+    )
 
 
 @click.group(cls=_PluginsGroup)
