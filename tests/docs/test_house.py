@@ -53,7 +53,7 @@ BUDGETS = {
     "optim._engine.reports": 1_975,
     "optim._engine.runs": 3_900,
     "optim._engine.search": 8_475,
-    "optim._engine.sources": 500,
+    "optim._engine.sources": 550,
     "optim._engine.timing": 600,
     "optim.cli_kit": 900,
     "optim.decoders": 250,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,12 +125,22 @@ def test_every_component_has_a_run_folder_and_they_still_know_each_other(exporte
     assert after.generates
 
 
-def test_a_lossy_result_says_at_most_how_far_it_is_from_the_source(exported):
+def test_a_lossy_result_says_at_most_how_far_it_is_from_the_source(exported, tmp_path):
+    from optim._engine.runs.publish import _write_component_file
     from optim._engine.sources.export_file import known_export
 
     known = known_export(exported / "model.onnx")
-    assert known.drift_of(from_graph=0.02, from_source=None) == pytest.approx(0.020001)
-    assert known.drift_of(from_graph=0.02, from_source=0.003) == 0.003
+    candidate = SimpleNamespace(drift=SimpleNamespace(relative_error=0.02))
+    for source, drift in (
+        (None, 0.020001),
+        (SimpleNamespace(samples=0, drift=None), 0.020001),
+        (SimpleNamespace(samples=2, drift=SimpleNamespace(relative_error=0.003)), 0.003),
+    ):
+        result = SimpleNamespace(candidate=candidate, source=source)
+        _write_component_file(SimpleNamespace(known=known, result=result), tmp_path)
+        found = read_export_file(tmp_path).components["model"]
+        assert found.drift == pytest.approx(drift)
+        assert found.state == {"new": "old"}
     models.mlp(exported)
     assert known_export(exported / "mlp.onnx") is None
 

@@ -40,6 +40,8 @@ def test_the_name_of_a_model_on_a_hub_says_how_to_make_a_folder_of_it(
         assert caught.value.fix.startswith("optim run hf://")
         assert "hf://sentence-transformers/all-MiniLM-L6-v2" in caught.value.fix
     assert not list(tmp_path.iterdir())
+    with pytest.raises(OptimError, match="there is no folder"):
+        needs_export("sentence-transformers/all-MiniLM-L6-v2")
     (tmp_path / "models").mkdir()
     assert not needs_export("models/typo")  # a folder of that name is there: a mistyped path
 
@@ -50,6 +52,8 @@ def test_weights_without_a_model_are_refused(tmp_path: Path) -> None:
         with pytest.raises(OptimError) as caught:
             use(str(tmp_path / name))
         assert caught.value.reference == "source-is-weights"
+        with pytest.raises(OptimError, match="is not a model that can be exported"):
+            needs_export(str(tmp_path / name))
     for use in USES:
         with pytest.raises(OptimError) as caught:
             use(str(tmp_path))

@@ -20,7 +20,7 @@ from optim.source import SourceRequest
 from optim_plugins.export import result_job
 from optim_plugins.export.folder import write_export
 from optim_plugins.export.make import MadeExport, make_graphs
-from optim_plugins.export.named import foretold_facts, may_be_loaded, nothing_to_export, require_exportable
+from optim_plugins.export.named import foretold_facts, may_be_loaded, nothing_to_export
 
 
 class VerifiedExport:
@@ -30,18 +30,15 @@ class VerifiedExport:
 
     def foretold(self, spec: str) -> Mapping[str, Any]:
         """From its ``config.json``."""
-        require_exportable(spec)
         return foretold_facts(Path(spec))
 
     def export(self, request: SourceRequest, conditions: ExportConditions) -> Sequence[ExportedGraph]:
         """Into the store."""
-        require_exportable(request.spec)
         return make_graphs(request, conditions).graphs
 
     def write(self, request: SourceRequest, output: Path, conditions: ExportConditions) -> ExportedFolder:
         """Into a folder of the user, and describe it."""
         require_max_drift(request.max_drift, "leave it out for what rounding explains")
-        require_exportable(request.spec)
         known = needs_export(request.spec)
         if not known and not may_be_loaded(request.spec):
             raise nothing_to_export(request.spec, output)

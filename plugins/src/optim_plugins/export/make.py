@@ -124,7 +124,7 @@ def make_graphs(request: SourceRequest, conditions: ExportConditions) -> MadeExp
         for one in exported.graphs
     }
     content = export_file(request.spec, recorded.facts, parts)
-    files = KeptFiles(request.folder.absolute(), links=True) if request.folder is not None else None
+    files = KeptFiles(request.folder.resolve(), links=True) if request.folder is not None else None
     graphs = [
         ExportedGraph(
             one.model,

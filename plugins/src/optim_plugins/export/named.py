@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optim.engine.export import is_ours, needs_export, read_json
+from optim.engine.export import is_ours, read_json
 from optim.errors import OptimError
-from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
-from optim.user_code import FUNCTION_NAME
+from optim.source import CONFIG_FILE
 
 
 def foretold_facts(folder: Path) -> Mapping[str, Any]:
@@ -27,37 +26,6 @@ def foretold_facts(folder: Path) -> Mapping[str, Any]:
     config = text if isinstance(text, dict) else told
     context = config.get("max_position_embeddings") or config.get("n_positions")
     return {"kind": "decoder", "context": context} if isinstance(context, int) else {}
-
-
-def require_exportable(spec: str) -> None:
-    """Refuse what looks like a source, and has nothing that says how to compute.
-
-    Raises:
-        OptimError[source-is-hub-name]: it is the name of a model on a hub; nothing is downloaded.
-        OptimError[source-is-weights]: it is a file with weights.
-        OptimError[source-without-config]: it is a folder with weights but without ``config.json``.
-    """
-    path = Path(spec)
-    if not needs_export(spec):
-        return
-    if path.is_file():
-        what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
-        raise OptimError.usage(
-            "source-is-weights",
-            f"{path} is not a model that can be exported",
-            f"it holds {what}, and not how to compute with them",
-            "write a function that builds the module and loads this file, and name it: package.module:function",
-        )
-    if path.is_dir():
-        if not any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)):
-            raise _without_config(path)
-    elif not FUNCTION_NAME.fullmatch(spec):
-        raise OptimError.usage(
-            "source-is-hub-name",
-            f"there is no folder {spec}",
-            "it looks like a model of the Hugging Face Hub; the address of such a model begins with hf://",
-            f"optim run hf://{spec}   # optim downloads it",
-        )
 
 
 def may_be_loaded(spec: str) -> bool:

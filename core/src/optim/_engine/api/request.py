@@ -123,7 +123,7 @@ def _fields_said(words: Mapping[str, Any]) -> dict[str, Any]:
     if "goal" in found:
         found["goal_is_said"] = True
     if isinstance(said.get("metric"), str):
-        found["metric"] = parse_metric(said["metric"])
+        found["metric"] = parse_metric(said["metric"]) if said["metric"] else None
     if "max_loss" in said:
         found["max_loss"] = parse_max_loss(str(said["max_loss"]))
     if "max_mismatch" in said:

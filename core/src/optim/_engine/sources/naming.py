@@ -24,26 +24,34 @@ WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json")
 _USUAL = "model.onnx"
 """The graph that others in a folder are made of: ``model_quantized.onnx``, ``model_O2.onnx``, ``model_fp16.onnx``."""
 _OURS = ("run.json", "export.json", "session.json", "report.json")
+_PICKLES = (".pt", ".pth", ".bin", ".pkl")
 
 
 def needs_export(spec: str) -> bool:
-    """Returns whether ``spec`` looks like a source: a factory, a Hugging Face folder, weights, a model's name on a hub.
+    """Returns whether ``spec`` is a source that must be exported first: a factory, or a Hugging Face model folder.
 
-    Plugin ``export`` refuses those that cannot be exported.
+    Raises:
+        OptimError[source-is-hub-name]: it is the name of a model on a hub; nothing is downloaded.
+        OptimError[source-is-weights]: a file with weights, and not how to compute with them.
+        OptimError[source-without-config]: a folder with weights but without ``config.json``.
     """
     path = Path(spec)
     if path.is_dir():
-        is_model = any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE))
-        holds_weights = any(map(_is_weights, path.iterdir())) and not any(path.glob("*.onnx"))
-        return not is_ours(path) and (is_model or holds_weights)
+        return _folder_needs_export(path)
     if path.is_file():
-        return _is_weights(path)
-    is_hub_name = _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir()
-    return bool(FUNCTION_NAME.fullmatch(spec) or is_hub_name)
-
-
-def _is_weights(file: Path) -> bool:
-    return file.suffix.lower() in (".safetensors", ".pt", ".pth", ".bin", ".pkl")
+        if path.suffix.lower() in (*_PICKLES, ".safetensors"):
+            raise _weights_alone(path)
+        return False
+    if FUNCTION_NAME.fullmatch(spec):
+        return True
+    if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
+        raise OptimError.usage(
+            "source-is-hub-name",
+            f"there is no folder {spec}",
+            "it looks like a model of the Hugging Face Hub; the address of such a model begins with hf://",
+            f"optim run hf://{spec}   # optim downloads it",
+        )
+    return False
 
 
 def graph_of(path: Path) -> Path:
@@ -72,6 +80,22 @@ def is_genai_folder(path: Path) -> bool:
     return (path / "genai_config.json").is_file()
 
 
+def _folder_needs_export(path: Path) -> bool:
+    if is_ours(path):
+        return False
+    if any((path / name).is_file() for name in (CONFIG_FILE, ADAPTER_FILE, MODULES_FILE)):
+        return True
+    weights = sorted(file.name for file in path.iterdir() if file.suffix in (".safetensors", *_PICKLES))
+    if weights and not any(path.glob("*.onnx")):
+        raise OptimError(
+            "source-without-config",
+            f"{path} is not a Hugging Face model folder",
+            f"it holds {', '.join(weights[:4])}, but no {CONFIG_FILE}",
+            f"save the whole model: model.save_pretrained('{path}')",
+        )
+    return False
+
+
 def is_ours(path: Path) -> bool:
     """Whether optim wrote the graphs of a folder, which keeps config and tokenizer of their source.
 
@@ -80,6 +104,16 @@ def is_ours(path: Path) -> bool:
     linked = any(any(path.glob(pattern)) for pattern in WEIGHTS)
     filled = any((path / name).is_file() for name in ("run.json", "session.json"))
     return filled or ((path / "export.json").is_file() and not linked)
+
+
+def _weights_alone(path: Path) -> OptimError:
+    what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
+    return OptimError.usage(
+        "source-is-weights",
+        f"{path} is not a model that can be exported",
+        f"it holds {what}, and not how to compute with them",
+        "write a function that builds the module and loads this file, and name it: package.module:function",
+    )
 
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://.*", re.IGNORECASE | re.DOTALL)
