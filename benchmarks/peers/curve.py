@@ -143,7 +143,7 @@ def make(script: str, name: str, folder: Path, *words: str) -> None:
 
 
 def peer(name: str, model: Path, calib: Path, folder: Path) -> Made | None:
-    """What a peer makes of the model; None where it fails, or where onnxruntime does not take it."""
+    """Makes the model by a peer; returns None if that fails, or if onnxruntime does not take it."""
     out, started = folder / name, time.monotonic()
     command = [sys.executable, str(HERE / "peers" / "peer.py"), name, str(model), str(out), "--calib", str(calib)]
     done = subprocess.run(command, capture_output=True, check=False, cwd=folder)

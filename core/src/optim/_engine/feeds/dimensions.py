@@ -22,7 +22,7 @@ from optim.model import Dimension, TensorInfo
 
 
 class Measure(StrEnum):
-    """What a dimension counts. A size that a setting has is called as its field."""
+    """Kinds of dimensions, by the thing that they count. Sizes that a setting has are called as its field."""
 
     BATCH = "batch"
     LENGTH = "length"

@@ -29,7 +29,7 @@ SAMPLES = 8
 """Made up for a run: from four on, their spread tells what to expect of others; more take longer and tell little."""
 
 Check = Callable[[Feeds], Outputs]
-"""Runs the model; raises where it refuses the feeds. What it returns is looked at for NaN."""
+"""Runs the model; raises where it refuses the feeds. The outputs that it returns are searched for NaN."""
 
 _REFUSALS_SHOWN = 3
 _SOUND_AXES = 2

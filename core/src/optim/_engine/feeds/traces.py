@@ -77,7 +77,7 @@ def trace_inputs(path: Path) -> InputTraces:
 
 @dataclass
 class InputTraces:
-    """What a walk through a graph finds.
+    """Findings of a walk through a graph.
 
     Attributes:
         values: for each tensor, the inputs whose values it holds, and what was added to them.

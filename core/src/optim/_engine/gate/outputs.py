@@ -398,7 +398,7 @@ def _whole_numbers_that_differ(
 def _measured(axis: int, size: int, variation: Variation) -> Numbers:
     """How far rounding moves the slices of an axis; where it was not seen to move one, what it does to most.
 
-    Of an axis that has another size on the samples of the original, it is what rounding does to the whole output.
+    An axis that has another size on the samples of the original has the rounding of the whole output.
     """
     known = variation.rounding.get(axis)
     if known is None or known.size not in (1, size):

@@ -228,7 +228,7 @@ class Runner:
         return done
 
     def noted(self, name: str, request: object) -> AbstractContextManager[Action]:
-        """What is done inside is an action of the trace, where there is one."""
+        """Records the work inside as an action of the trace, if there is a trace."""
         return self.trace.action(name, request) if self.trace is not None else nullcontext(Action())
 
     def known(self, key: str, kind: type[T], *, holds: Callable[[T], bool] | None = None) -> T | None:

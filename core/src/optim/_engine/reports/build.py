@@ -393,12 +393,12 @@ def drift_report(drift: Drift, at: str = "") -> DriftReport:
 
 
 def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
-    """Of what is delivered; None where the goal has no clock of its own."""
+    """Returns the figures of the delivered model; None if the goal has no clock of its own."""
     return GoalRatioReport(value=found.value, ci=found.interval, rounds=found.rounds) if found else None
 
 
 def start_report(found: StartUp | None) -> StartReport | None:
-    """Of a lane; None where nothing was timed."""
+    """Returns the figures of a lane; None if nothing was timed."""
     if found is None or not found.first_s:
         return None
     return StartReport(
@@ -410,7 +410,7 @@ def start_report(found: StartUp | None) -> StartReport | None:
 
 
 def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
-    """Of a lane; None where the goal is another."""
+    """Returns the figures of a lane; None if the goal is another."""
     if found is None:
         return None
     rows = zip(found.depths, found.token_s, found.past_bytes, strict=True)
@@ -420,7 +420,7 @@ def generation_report(found: GenerationTimes | None) -> GenerationReport | None:
 
 
 def throughput_report(found: Throughput | None) -> ThroughputReport | None:
-    """Of a lane; None where throughput is not the goal."""
+    """Returns the figures of a lane; None if throughput is not the goal."""
     if found is None:
         return None
     served = found.served

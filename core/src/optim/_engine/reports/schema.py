@@ -58,7 +58,7 @@ class DriftReport(Part):
 
 
 class StartReport(Part):
-    """What comes before a model is as fast as it gets; other models may have been opened beside it."""
+    """Times before a model is as fast as it gets; other models may have been opened beside it."""
 
     open_ms: float = Field(description="milliseconds to open the model, without the import of the runtime")
     first_ms: float = Field(description="milliseconds of the first call")
