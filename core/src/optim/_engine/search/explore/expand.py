@@ -135,7 +135,7 @@ class Expander:
                 if reason:
                     continue
                 if broke:
-                    wanted += self._as_repaired_elsewhere(one)
+                    wanted += self._as_repaired(one)
                 elif result is None or (planned.pass_class.lossy and result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
                 elif not result.changed:
@@ -193,8 +193,8 @@ class Expander:
         attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
         return Guess(planned, candidate, attempt)
 
-    def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
-        """The step with the options that it held with on another chain; nothing where nobody knows any."""
+    def _as_repaired(self, one: Guess) -> list[Guess]:
+        """The step with the options that a repair found, at its first look or on another chain; nothing if none did."""
         options = self.repairs.repaired_as.get(one.attempt.step.key)
         if options is None:
             return []
@@ -289,7 +289,7 @@ class Expander:
             if attempt.step.lossy and new.drift.relative_error > limit:
                 self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
-        self.promises.note_held(attempt.step)
+        self.promises.note_held(attempt.step.pass_name)
         self.promises.note_run(candidate, attempt.step, tried.answer.run_s, self._bench.prepared.least_run_s)
         return new
 

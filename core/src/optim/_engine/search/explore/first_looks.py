@@ -31,7 +31,7 @@ from optim._engine.search.measure.efforts import LOOK_S
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
+from optim._engine.search.taste import DIFFER, FEW, TOO_LITTLE
 from optim.goal import Basis
 from optim.passes import Role, Stage
 
@@ -217,7 +217,7 @@ class FirstLooks:
         return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate=candidate, holds=holds)
 
     def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
-        """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
+        """Returns what holds in place of guesses that are faster than anything that holds, what promises most first.
 
         A proposal is applied and compared once, a repair many times, and what keeps more of its accuracy by itself
         leaves less to repair. So the other proposals of a pass come first; of what is still beyond the budget the
@@ -231,11 +231,8 @@ class FirstLooks:
         held = min((ratio(one) for one in found if one.holds), default=start)
         results: list[Candidate] = []
         broken = [one for one in found if not one.holds]
-        for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
+        for one in sorted(broken, key=lambda one: self._left_by_repair(one, ratio(one))):
             if ratio(one) >= min(held, start / DIFFER):
-                continue
-            if place >= FEW:  # stages repair what else is near
-                self._repairs.leave(one)
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
             unbroken = self._expander.unbroken(guesses)
@@ -245,29 +242,24 @@ class FirstLooks:
             results += new
             if held <= ratio(one):
                 continue
-            broken_too = [look for look in (one, *others) if not look.holds]
-            faster = [look for look in broken_too if self._hoped_of(one, look.attempt.step, ratio) < start / DIFFER]
+            still = [look for look in (one, *others) if not look.holds]
+            faster = [look for look in still if self._hoped_of(one, look.attempt.step, ratio) < start / DIFFER]
             near = self._repairs.closest(faster)
             if near is None or len(unbroken) < len(guesses):  # a nearer one was found on another chain
                 self._repairs.leave(one)
-                continue
-            left = self._left_by_repair(near, self._hoped_of(one, near.attempt.step, ratio))
-            if results and left >= SURPRISE * held:  # little of the gain would stay
-                self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
                 held = min(held, self._expected(one, made, ratio))
                 results.append(made)
         return results
 
-    def _for_each_second(self, one: Look, ratio: float) -> float:
-        """The logarithm of the ratio to expect, by the seconds of the pass; other proposals may need no repair."""
-        left = ratio if one.others else self._left_by_repair(one, ratio)
-        return math.log(max(left, 0.01)) / max(one.attempt.seconds, 0.1)
+    def _left_by_repair(self, one: Look, ratio: float) -> float:
+        """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift.
 
-    def _left_by_repair(self, one: Guess, ratio: float) -> float:
-        """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
-        gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
-        return 1.0 - gained * (1.0 - ratio)
+        Another proposal of the same pass may need no repair.
+        """
+        if one.others or not one.drift:
+            return ratio
+        return 1.0 - min(1.0, self._repairs.aim(one.tried) / one.drift) * (1.0 - ratio)
 
     def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
         """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
@@ -288,14 +280,6 @@ class FirstLooks:
         """Seconds for a candidate that has its first look; 0 when their time is over."""
         left = self._left(_TRIES)
         return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
-
-    def _seconds(self, place: int, leading: int, *, whole: bool = False) -> float:
-        """A third of the search, or the whole where nothing is timed; the leading ones whatever the time."""
-        if whole:
-            return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
-        if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
-            return self._for_looks
-        return max(self._for_looks, self._time.grace_s, TURN * self._time.for_candidate())
 
     def _try(
         self, passes: Sequence[Planned], before: Mapping[str, Candidate], sizes: Mapping[str, float] | None = None
@@ -321,7 +305,13 @@ class FirstLooks:
         order = sorted(guesses, key=lambda one: -(sizes[one.planned.name] if sizes else self._per_second(one)))
         leading = leading_of([one.planned for one in order], [one.planned for one in guesses], gains)
         order.sort(key=lambda one: leading.index(one.planned) if one.planned in leading else len(leading))
-        looks = self._looks(order, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
+
+        def seconds(place: int) -> float:
+            """A third of the search, or the whole where nothing is timed; the leading ones whatever the time."""
+            least_s = self._time.grace_s if place < len(leading) else 0.0
+            return max(least_s, self._time.for_candidate() if sizes else self._for_looks)
+
+        looks = self._looks(order, seconds)
         return [
             look
             for look in looks
