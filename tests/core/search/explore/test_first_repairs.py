@@ -76,7 +76,9 @@ def found():
             slow = row(beside)
             slow.seconds, slow.drift = 50.0, SimpleNamespace(relative_error=beside)
             looked.append(Look(planned, _ORIGINAL, slow, (), answered, candidate=_made("far"), holds=beside <= _BUDGET))
-        results = looks.repaired(looked, lambda one: 0.3 if one.candidate.digest == "far" else 0.4, 1.0)
+        for one in looked:
+            board[one.candidate].hoped = 0.3 if one.candidate.digest == "far" else 0.4
+        results = looks.repaired(looked, 1.0)
         return [one.digest for one in results], repaired
 
     return tried

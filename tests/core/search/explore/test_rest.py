@@ -71,6 +71,6 @@ def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
     waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
     wrong.settle(StepStatus.DROPPED, "it is wrong")
     held.drift = Drift(0.01, 0.0, 1.0)
-    run_out(legs(planned("waiting")), journal, original)
+    run_out([planned("waiting")], journal)
     assert (waiting.status, waiting.reason) == (StepStatus.SKIPPED, OUT_OF_TIME)
     assert (wrong.reason, held.reason) == ("it is wrong", "")

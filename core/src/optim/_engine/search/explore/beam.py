@@ -180,7 +180,7 @@ class Beam:
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
-                run_out(self._legs[place:], self.board, self._bench.original)
+                run_out((one for _, leg in self._legs[place:] for one in leg), self.board)
                 looked = [*self._looked.values(), *self._together]
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
@@ -229,7 +229,7 @@ class Beam:
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
-        run_out(self._legs, self.board, self._bench.original)
+        run_out(self._plan.passes, self.board)
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
@@ -266,7 +266,7 @@ class Beam:
         """Tries the passes of a stage on every candidate of the beam."""
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
-            self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
+            self._asker.ask_side_by_side([parent.candidate for parent in beam], passes)
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
         candidates = unique([candidate for _, pool in pools for candidate in pool])
         return Grown(candidates, {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool})
@@ -311,7 +311,7 @@ class Beam:
     def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
         """Each candidate, by its digest, under the first settings that the tune stage proposes for it."""
         tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
-        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
+        looking = [planned for planned in tune if planned.pass_class.session_only]
         if looking:
             self._asker.ask_side_by_side(candidates, looking)
 
@@ -435,12 +435,8 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     return f"; no time for a candidate of {some_of(names, 3)} (about --search-seconds {enough_s} would do)"
 
 
-def run_out(legs: Sequence[tuple[Stage, Sequence[Planned]]], board: Board, candidate: Candidate) -> None:
+def run_out(passes: Iterable[Planned], board: Board) -> None:
     """Have what was not tried say that time ran out, and passes of which nothing was."""
-    for attempt in board.attempts:
-        if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
-            attempt.run_out(OUT_OF_TIME)
-    tried = {attempt.step.pass_name for attempt in board.attempts}
-    for planned in (planned for _, those in legs for planned in those):
-        if planned.name not in tried:
-            board.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)
+    open_rows = [one for one in board.attempts if one.status is StepStatus.SKIPPED and not one.reason]
+    for attempt in (*(one for one in open_rows if one.drift is None), *board.rows_of_untried(passes)):
+        attempt.run_out(OUT_OF_TIME)

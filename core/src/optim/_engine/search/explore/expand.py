@@ -90,7 +90,7 @@ class Expander:
         Settings that change nothing for it are left out.
         """
         chosen = [planned for planned in passes if planned.pass_class.session_only]
-        asked = self.asker.ask(candidate, [planned.offered for planned in chosen]) if chosen else {}
+        asked = self.asker.ask(candidate, chosen) if chosen else {}
         found = [
             candidate.after(step_of(planned.offered, one.options), one.result)
             for planned in chosen
@@ -113,7 +113,7 @@ class Expander:
 
         That is the candidate itself where what the target requires has nothing left to do on it.
         """
-        asked = self.asker.ask(candidate, [planned.offered for planned in slot])
+        asked = self.asker.ask(candidate, slot)
         asked_for: list[Candidate] = []
         tuned: list[tuple[Candidate, Attempt]] = []
         wanted: list[Guess] = []
@@ -167,8 +167,8 @@ class Expander:
     def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
         """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
         attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
-        if not planned.forced:
-            self.expect(attempt.step, proposals[0])
+        if not planned.forced and (gain := self.kernels.gain(proposals[0].kernels)) is not None:
+            self.promises.expect(attempt.step, gain)
         return Guess(planned, parent, attempt, tuple(proposals[1:]))
 
     def step(self, one: Guess, seconds: float) -> Candidate | None:
@@ -202,12 +202,6 @@ class Expander:
         left = f"what a repair on another chain leaves {one.planned.pass_class.kept}"
         again.attempt.notes = again.attempt.notes or (left,)
         return [again]
-
-    def expect(self, step: Step, proposal: Proposal) -> None:
-        """Note what the kernels of a proposal promise at best."""
-        gain = self.kernels.gain(proposal.kernels)
-        if gain is not None:
-            self.promises.expect(step, gain)
 
     def _apply(self, wanted: Sequence[Guess]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
