@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.doing import Limit, PluginCall
-from optim.jobs.forked import KEPT, Forked, Server, can_fork
+from optim.jobs.fork_server import KEPT, Forked, Server, can_fork
 from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.resources import ended_for_memory, usable_memory_bytes
@@ -140,7 +140,10 @@ class WorkerProcess:
         if server is not None or (can_fork(environment) and not fresh):
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
                 forked = (server or KEPT.get(environment)).fork(job, handle, self._stderr)
-                self.send({"environment": environment, "folder": _working_folder()})
+                folder = os.sep  # relative paths lead nowhere where the working folder has been removed
+                with contextlib.suppress(OSError):
+                    folder = os.getcwd()  # noqa: PTH109 - a string for the worker
+                self.send({"environment": environment, "folder": folder})
                 return forked
         return Spawned(handle, self._stderr, environment)
 
@@ -262,14 +265,6 @@ def kill_all() -> None:
     """End every worker that is still alive, e.g. after Ctrl-C; who waits for one sees that it ended."""
     for worker in list(_alive):
         worker.kill()
-
-
-def _working_folder() -> str:
-    """Returns that of this process; the root where it has been removed: relative paths lead nowhere then."""
-    try:
-        return os.getcwd()  # noqa: PTH109 - a string for the worker
-    except OSError:
-        return os.sep
 
 
 def run_job(

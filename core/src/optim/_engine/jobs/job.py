@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from optim.jobs.forked import Server
+from optim.jobs.fork_server import Server
 from optim.jobs.process import WorkerProcess
 from optim.jobs.wire import to_wire
 
