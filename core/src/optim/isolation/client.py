@@ -19,6 +19,7 @@ from filelock import FileLock
 from optim.errors import ExitStatus, OptimError, is_disk_full
 from optim.isolation import server
 from optim.isolation.environments import Environment, Isolation, find_environment
+from optim.jobs.leftovers import end_group
 from optim.jobs.owner import workers_folder
 from optim.jobs.talk import Talk, over_socket
 
@@ -200,12 +201,11 @@ def _start(environment: Environment, folder: Path, jobs: Path) -> subprocess.Pop
 
 def _kill(process: int) -> None:
     """A worker that is stuck in a library does not see that its host is gone."""
-    if process:
+    if process and os.name == "posix":
+        end_group(process)
+    elif process:
         with contextlib.suppress(OSError):
-            if os.name == "posix":
-                os.killpg(process, signal.SIGKILL)
-            else:
-                os.kill(process, signal.SIGTERM)
+            os.kill(process, signal.SIGTERM)
 
 
 def _job_failed(what: str, error: dict[str, Any]) -> OptimError:

@@ -33,7 +33,7 @@ from select import select
 from typing import IO, NoReturn
 
 from optim.jobs import worker
-from optim.jobs.leftovers import MARK_VARIABLE
+from optim.jobs.leftovers import MARK_VARIABLE, end_group
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import inherited
 
@@ -184,7 +184,7 @@ class Server:
             self.gone = True
             for forked in self._workers.values():
                 if forked.process is not None:
-                    _end_group(forked.process)
+                    end_group(forked.process)
                 forked.status.set_result(-signal.SIGKILL)
             self._workers.clear()
             self._connection.close()
@@ -288,7 +288,7 @@ class ServerLoop:
                 except EOFError:
                     break
         for process in self._number_of:
-            _end_group(process)
+            end_group(process)
 
     def _obey(self) -> None:
         """One message.
@@ -305,7 +305,7 @@ class ServerLoop:
             self._fork(message["start"], *handles)
         for process, number in self._number_of.items():
             if number == message.get("kill"):
-                _end_group(process)
+                end_group(process)
 
     def _learn(self, job: str) -> None:
         """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process.
@@ -365,7 +365,7 @@ class ServerLoop:
         """Workers that ended take with them what they started; their ids stay taken until then."""
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-                _end_group(found.si_pid)
+                end_group(found.si_pid)
                 _, status = os.waitpid(found.si_pid, 0)
                 number = self._number_of.pop(found.si_pid, None)
                 if number is not None:  # else it was the server of a program
@@ -374,11 +374,6 @@ class ServerLoop:
     def _say(self, message: Mapping[str, int]) -> None:
         with contextlib.suppress(OSError):  # the client is gone: its connection says so
             self._client.send(json.dumps(message).encode())
-
-
-def _end_group(process: int) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(process, signal.SIGKILL)
 
 
 if __name__ == "__main__":

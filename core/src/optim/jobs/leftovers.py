@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -37,6 +38,13 @@ _ENDING_S = 1.0
 """For what was killed to be gone: the system takes thousandths, more where it has much memory to give back."""
 
 _LOOK_S = 0.005
+
+
+def end_group(process: int) -> None:
+    """End the process group that a process leads, where there are groups and this one still has somebody."""
+    if os.name == "posix":
+        with contextlib.suppress(OSError):
+            os.killpg(process, signal.SIGKILL)
 
 
 @contextmanager
@@ -76,7 +84,8 @@ def end_marked(mark: str) -> list[str]:
     for number in psutil.pids():  # process_iter hands out what it saw before: of a number used again it ends nothing
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(number)
-            if process.environ().get(MARK_VARIABLE) == mark and not _is_of_what_stays(process):
+            is_marked = process.environ().get(MARK_VARIABLE) == mark
+            if is_marked and not any(map(_is_meant_to_stay, (process, *process.parents()))):
                 found.append(process)
     return _end(found)
 
@@ -104,18 +113,16 @@ def _running(parent: psutil.Process) -> Iterator[psutil.Process]:
 def _end(processes: Iterable[psutil.Process]) -> list[str]:
     import psutil
 
-    named: list[str] = []
-    killed: list[psutil.Process] = []
+    killed: dict[psutil.Process, str] = {}
     for process in list(processes):
         with contextlib.suppress(psutil.Error):
             name = " ".join(process.cmdline())[:_LONGEST_NAME] or process.name()
             process.kill()
-            named.append(name)
-            killed.append(process)
+            killed[process] = name
     deadline = time.monotonic() + _ENDING_S
     while any(map(_is_running, killed)) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    return named
+    return list(killed.values())
 
 
 def _is_running(process: psutil.Process) -> bool:
@@ -124,10 +131,6 @@ def _is_running(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
-
-
-def _is_of_what_stays(process: psutil.Process) -> bool:
-    return any(map(_is_meant_to_stay, (process, *process.parents())))
 
 
 def _is_meant_to_stay(process: psutil.Process) -> bool:

@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.doing import Limit, PluginCall
 from optim.jobs.fork_server import KEPT, Forked, Server, can_fork
-from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
+from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_group, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.resources import ended_for_memory, usable_memory_bytes
 from optim.jobs.talk import pair
@@ -336,9 +336,7 @@ class Spawned:
 
     def kill(self) -> None:
         """End the whole process group at once; returns when it has ended."""
-        if os.name == "posix":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process.pid)
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -352,7 +350,7 @@ class Spawned:
         if hasattr(os, "waitid"):
             with contextlib.suppress(OSError):  # it has been collected already
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken until then
-                os.killpg(self._process.pid, signal.SIGKILL)
+                end_group(self._process.pid)
 
 
 def _handing_down(handle: int) -> dict[str, Any]:
