@@ -141,14 +141,16 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with client, its_end, (tmp_path / "output").open("wb") as output:
+    tether, held = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, its_end, tether, (tmp_path / "output").open("wb") as output:
         server = fork_server.ServerLoop(its_end)
         monkeypatch.setattr(os, "fork", no_more)
         connection, other = os.pipe()
-        socket.send_fds(client, [b'{"start": 1, "job": "unruly_job"}'], [other, output.fileno()])
+        with held:
+            socket.send_fds(client, [b"unruly_job"], [other, output.fileno(), held.fileno()])
         os.close(other)
-        assert server._obey() is None
-        assert json.loads(client.recv(fork_server.PACKET_BYTES)) == {"ended": 1, "status": 1}
+        assert server._obey()
+        assert json.loads(tether.recv(fork_server.PACKET_BYTES)) == {"status": 1}
         assert os.read(connection, 1) == b""  # whoever waits for the worker sees that there is none
         os.close(connection)
     assert (tmp_path / "output").read_text() == f"no worker could be forked: {os.strerror(errno.EAGAIN)}"

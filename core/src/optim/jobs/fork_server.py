@@ -7,10 +7,11 @@ workers. No plugin is imported here, and no session opened: what a job does stay
 On Linux alone: elsewhere a fork of a process with frameworks of the system in it is not safe, or there is none.
 
 ``python -m optim.jobs.fork_server HANDLE [MODULE ...]`` runs one thread and starts no other, so that a fork is as good
-as a new process; it ends when its connection closes. Messages are packets, from the client ``{"start": NUMBER, "job":
-MODULE}`` with two file descriptors (the worker's end of its connection, and what its output goes to) and ``{"kill":
-NUMBER}``. The client is sent ``{}`` when the server is ready, then ``{"started": NUMBER, "process": ID}`` and
-``{"ended": NUMBER, "status": STATUS}``. A worker's own connection brings its environment and working folder first.
+as a new process. It says one packet when it is ready. Then each packet from the client is the module of a job, with
+three file descriptors: the worker's end of its connection, what its output goes to, and a socket of packets of its own,
+its tether. By the tether the server says ``{"process": ID}`` and in the end ``{"status": STATUS}``; it ends a worker
+whose tether is let go. The server ends when its connection is closed and its last worker has ended.
+A worker's own connection brings its environment and working folder first.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from select import select
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from optim.jobs import worker
-from optim.jobs.leftovers import MARK_VARIABLE, end_group
+from optim.jobs.leftovers import MARK_VARIABLE, end_group, end_with_parent
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import inherited
 
@@ -71,33 +71,51 @@ class Forked:
     """A worker that a server has forked, in its own process group.
 
     Args:
-        server: forks it, and says when it ended.
-        number: of the worker there.
-
-    Attributes:
-        process: its id, as soon as the server has told it.
-        status: its exit status, when it has ended.
+        tether: to the server, which ends the worker when it is let go.
     """
 
-    def __init__(self, server: Server, number: int) -> None:
-        self._server = server
-        self._number = number
-        self.process: int | None = None
-        self.status: Future[int] = Future()
+    def __init__(self, tether: socket.socket) -> None:
+        self._tether = tether
+        self._hearing = threading.Lock()
+        self._process: int | None = None
+        self._status: int | None = None
+
+    @property
+    def process(self) -> int | None:
+        """Its id; None if it could not be forked."""
+        with self._hearing:
+            if self._process is None and self._status is None:
+                self._hear()
+            return self._process
 
     def kill(self) -> None:
         """End the whole process group at once; returns when it has ended."""
-        if not self.status.done():
-            self._server.kill(self._number)
-        self.status.result()
+        with contextlib.suppress(OSError):  # it has ended
+            self._tether.shutdown(socket.SHUT_WR)
+        self.wait()
 
     def wait(self) -> int:
         """The exit status when it has ended, below zero for a signal."""
-        return self.status.result()
+        with self._hearing:
+            while self._status is None:
+                self._hear()
+            return self._status
+
+    def _hear(self) -> None:
+        """What the server says next; one that is gone can no longer end what the worker started."""
+        packet = b""
+        with contextlib.suppress(OSError):
+            packet = self._tether.recv(PACKET_BYTES)
+        told = json.loads(packet) if packet else {"status": -signal.SIGKILL}
+        if not packet and self._process is not None:
+            end_group(self._process)
+        self._process, self._status = told.get("process", self._process), told.get("status")
+        if self._status is not None:
+            self._tether.close()
 
 
 class Server:
-    """A fork server, and what it has forked.
+    """A fork server.
 
     Args:
         environment: that it is started with, and its libraries imported in.
@@ -109,11 +127,7 @@ class Server:
 
     def __init__(self, environment: Mapping[str, str], modules: Sequence[str] = ()) -> None:
         self.kind = _kind(environment)
-        self.gone = False
-        self._guard = threading.RLock()
-        self._workers: dict[int, Forked] = {}
-        self._count = 0
-        self._connection, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection, its_end = _pair()
         with its_end:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-m", "optim.jobs.fork_server", str(its_end.fileno()), *modules],
@@ -124,36 +138,6 @@ class Server:
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
             )
-        self._wait_until_ready()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def fork(self, job: str, handle: int, output: IO[bytes]) -> Forked:
-        """A new worker for a job, with its end of a connection, and a file for its output.
-
-        Raises:
-            OSError: the server has ended.
-        """
-        with self._guard:
-            if self.gone:
-                raise OSError("the fork server has ended")
-            self._count += 1
-            message = json.dumps({"start": self._count, "job": job}).encode()
-            socket.send_fds(self._connection, [message], [handle, output.fileno()])
-            forked = self._workers[self._count] = Forked(self, self._count)
-        return forked
-
-    def kill(self, number: int) -> None:
-        """End the process group of a worker; a server that is gone has ended all of them."""
-        with self._guard, contextlib.suppress(OSError):
-            self._connection.send(json.dumps({"kill": number}).encode())
-
-    def retire(self) -> None:
-        """End the server when its last worker has ended."""
-        with self._guard:
-            self.gone = True
-            self._end_if_idle()
-
-    def _wait_until_ready(self) -> None:
         try:
             self._connection.settimeout(_READY_S)
             if not self._connection.recv(PACKET_BYTES):
@@ -164,31 +148,40 @@ class Server:
             self._server.kill()
             self._server.wait()
             raise
+        threading.Thread(target=self._see_end, daemon=True).start()
 
-    def _end_if_idle(self) -> None:
-        if self.gone and not self._workers:
-            with contextlib.suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
+    @property
+    def gone(self) -> bool:
+        """Whether it forks no more."""
+        return self._connection.fileno() < 0
 
-    def _listen(self) -> None:
-        with contextlib.suppress(OSError):
-            while packet := self._connection.recv(PACKET_BYTES):
-                message = json.loads(packet)
-                with self._guard:
-                    if "started" in message:
-                        self._workers[message["started"]].process = message["process"]
-                    else:
-                        self._workers.pop(message["ended"]).status.set_result(message["status"])
-                        self._end_if_idle()
-        with self._guard:
-            self.gone = True
-            for forked in self._workers.values():
-                if forked.process is not None:
-                    end_group(forked.process)
-                forked.status.set_result(-signal.SIGKILL)
-            self._workers.clear()
-            self._connection.close()
+    def _see_end(self) -> None:
+        """Leave no zombie of the server, and ask nothing more of it."""
         self._server.wait()
+        self._connection.close()
+
+    def fork(self, job: str, handle: int, output: IO[bytes]) -> Forked:
+        """A new worker for a job, with its end of a connection, and a file for its output.
+
+        Raises:
+            OSError: the server has ended.
+        """
+        tether, its_end = _pair()
+        try:
+            with its_end:
+                socket.send_fds(self._connection, [job.encode()], [handle, output.fileno(), its_end.fileno()])
+        except OSError:
+            tether.close()
+            raise
+        return Forked(tether)
+
+    def retire(self) -> None:
+        """End the server when its last worker has ended."""
+        self._connection.close()
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 class _Kept:
@@ -256,7 +249,7 @@ def main() -> None:
 
 
 class ServerLoop:
-    """Forks workers, and tells how they ended.
+    """Forks workers, ends those whose tethers are let go, and tells how they ended.
 
     Args:
         client: a connection of packets.
@@ -265,47 +258,38 @@ class ServerLoop:
     def __init__(self, client: socket.socket) -> None:
         self._client = client
         self._client.set_inheritable(False)
-        self._number_of: dict[int, int] = {}
+        self._tethers: dict[int, socket.socket] = {}
+        self._held: dict[socket.socket, int] = {}
         self._learned: set[str] = set()
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wakes, False)
 
     def serve(self) -> None:
-        """Do as the client says until it is gone; workers that are still running end with it."""
+        """Do as the client says until it is gone, and so is the last worker."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing wakes
         signal.set_wakeup_fd(self._wakes)
-        self._say({})
-        while True:
-            ready, _, _ = select([self._client.fileno(), self._woken], [], [])
+        clients = [self._client]
+        _say(self._client, {})
+        while clients or self._tethers:
+            watched: list[Any] = [self._woken, *clients, *self._held]
+            ready, _, _ = select(watched, [], [])
+            for tether in self._held.keys() & set(ready):
+                end_group(self._held.pop(tether))
             if self._woken in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, PACKET_BYTES)
                 self._collect()
-            if self._client.fileno() in ready:
-                try:
-                    self._obey()
-                except EOFError:
-                    break
-        for process in self._number_of:
-            end_group(process)
+            if self._client in ready and not self._obey():
+                clients.clear()
 
-    def _obey(self) -> None:
-        """One message.
-
-        Raises:
-            EOFError: there are no more.
-        """
-        packet, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 2)
-        if not packet:
-            raise EOFError
-        message = json.loads(packet)
-        if "start" in message:
-            self._learn(message["job"])
-            self._fork(message["start"], *handles)
-        for process, number in self._number_of.items():
-            if number == message.get("kill"):
-                end_group(process)
+    def _obey(self) -> bool:
+        """Fork what the client asks for; False where it asks for nothing more."""
+        job, handles, _, _ = socket.recv_fds(self._client, PACKET_BYTES, 3)
+        if job:
+            self._learn(job.decode())
+            self._fork(*handles)
+        return bool(job)
 
     def _learn(self, job: str) -> None:
         """Make once what each worker for this job would make, 15 of 80 ms; a plugin's job stays out of this process.
@@ -320,32 +304,37 @@ class ServerLoop:
                     wire.adapter(kind)
                 gc.freeze()
 
-    def _fork(self, number: int, connection: int, output: int) -> None:
+    def _fork(self, connection: int, output: int, handle: int) -> None:
+        tether = socket.socket(fileno=handle)
         try:
             with warnings.catch_warnings(action="ignore"):  # threads of numpy's library: it makes new ones after a fork
                 process = os.fork()
+        except OSError as error:  # no more processes, or no memory for one: it costs this worker alone
+            os.write(output, f"no worker could be forked: {error.strerror}".encode())
+            _say(tether, {"status": 1})
+            tether.close()
+        else:
             if process == 0:
                 try:
+                    tether.close()
                     self._become_worker(connection, output)
                 finally:
                     os._exit(1)
-        except OSError as error:  # no more processes, or no memory for one: it costs this worker alone
-            os.write(output, f"no worker could be forked: {error.strerror}".encode())
-            self._say({"ended": number, "status": 1})
-        else:
             with contextlib.suppress(OSError):  # the child did it first, and has gone on
                 os.setpgid(process, process)
-            self._number_of[process] = number
-            self._say({"started": number, "process": process})
+            self._tethers[process], self._held[tether] = tether, process
+            _say(tether, {"process": process})
         os.close(connection)
         os.close(output)
 
     def _become_worker(self, connection: int, output: int) -> NoReturn:
-        """In a fork: be no part of this server any more, and do what the other end of the connection says."""
+        """In a fork: be no part of this server any more, but end with it, and do what the connection brings."""
         os.setpgid(0, 0)
+        end_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._client.close()
+        for one in (self._client, *self._tethers.values()):
+            one.close()
         os.dup2(output, 1)
         os.dup2(output, 2)
         for handle in (self._woken, self._wakes, output):
@@ -367,13 +356,16 @@ class ServerLoop:
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 end_group(found.si_pid)
                 _, status = os.waitpid(found.si_pid, 0)
-                number = self._number_of.pop(found.si_pid, None)
-                if number is not None:  # else it was the server of a program
-                    self._say({"ended": number, "status": os.waitstatus_to_exitcode(status)})
+                tether = self._tethers.pop(found.si_pid, None)
+                if tether is not None:  # else it was the server of a program
+                    self._held.pop(tether, None)
+                    _say(tether, {"status": os.waitstatus_to_exitcode(status)})
+                    tether.close()
 
-    def _say(self, message: Mapping[str, int]) -> None:
-        with contextlib.suppress(OSError):  # the client is gone: its connection says so
-            self._client.send(json.dumps(message).encode())
+
+def _say(to: socket.socket, message: Mapping[str, int]) -> None:
+    with contextlib.suppress(OSError):  # the other end is gone: the connection says so
+        to.send(json.dumps(message).encode())
 
 
 if __name__ == "__main__":

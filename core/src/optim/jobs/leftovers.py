@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MARK_VARIABLE = "OPTIM_WORKER"
 """Names the worker that started a process, in the environment of the process."""
 
-_SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER`` of Linux."""
+_PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36
+"""``PR_SET_PDEATHSIG`` and ``PR_SET_CHILD_SUBREAPER`` of Linux."""
 
 _MEANT_TO_STAY = (str(Path("isolation", "server.py")), "multiprocessing.resource_tracker", "multiprocessing.fork")
 """In the command lines of what is meant to outlive one piece of work: workers of isolated plugins, which the whole run
@@ -54,7 +54,7 @@ def ending_leftovers() -> Iterator[list[str]]:
     if not is_worker():
         yield named
         return
-    _take_orphans()
+    _prctl(_CHILD_SUBREAPER, 1)  # processes whose parent ends become children of this one, on Linux
     try:
         yield named
     finally:
@@ -137,10 +137,14 @@ def _is_meant_to_stay(process: psutil.Process) -> bool:
     return any(part in word for word in process.cmdline() for part in _MEANT_TO_STAY)
 
 
-def _take_orphans() -> None:
-    """On Linux have processes whose parent ends become children of this one, in place of the system's first."""
+def end_with_parent() -> None:
+    """On Linux have this process ended when its parent ends."""
+    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
