@@ -249,11 +249,7 @@ def main() -> None:
 
 
 class ServerLoop:
-    """Forks workers, ends those whose tethers are let go, and tells how they ended.
-
-    Args:
-        client: a connection of packets.
-    """
+    """Forks workers for a client, ends those whose tethers are let go, and tells how they ended."""
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client

@@ -62,11 +62,7 @@ def ending_leftovers() -> Iterator[list[str]]:
 
 
 def end_descendants(process: int) -> list[str]:
-    """End what a living process has started, and what that has started; their names.
-
-    Args:
-        process: its id; it lives, so that the id is nobody else's.
-    """
+    """End what a living process has started, and what that has started; their names."""
     if process == os.getpid() and not _may_have_children():
         return []
     import psutil

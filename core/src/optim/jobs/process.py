@@ -93,13 +93,8 @@ def environment_of_workers() -> dict[str, str]:
 def server_apart(modules: Sequence[str]) -> Iterator[Server | None]:
     """A fork server for a few workers alone: their memory lies where that of no other server's workers does.
 
-    It starts no worker after the block, and ends with the last of them.
-
-    Args:
-        modules: that these workers need.
-
-    Returns:
-        None where workers are programs of their own anyway, or where it cannot be started.
+    It has imported the modules that they need, starts no worker after the block, and ends with the last of them. None:
+    workers are programs of their own anyway, or it cannot be started.
     """
     environment, server = environment_of_workers(), None
     if can_fork(environment):
