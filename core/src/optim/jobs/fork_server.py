@@ -177,6 +177,8 @@ class Server:
 
     def retire(self) -> None:
         """End the server when its last worker has ended."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._connection.shutdown(socket.SHUT_WR)  # also where a fork of this process has the connection too
         self._connection.close()
 
 
