@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     from optim.decoders.conventions import why_not_taken as why_not_taken
     from optim.jobs.wire import to_wire as to_wire
     from optim.layout.placing import CARRIED as CARRIED
+    from optim.onnx.external_data import link as link
     from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES
     from optim.onnx.files import deliver_linked as deliver_linked
     from optim.onnx.files import is_whole as is_whole
-    from optim.onnx.linked import link as link
     from optim.onnx.sessions import PLAIN_CPU as PLAIN_CPU
     from optim.providers.memory import mapped_config as mapped_config
 else:

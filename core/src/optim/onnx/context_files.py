@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import onnx
 import onnx_ir as ir
@@ -100,33 +100,6 @@ def context_files(model: onnx.ModelProto) -> list[str]:
             if _FILE in values and (_EMBEDDED not in values or values[_EMBEDDED].i == 0) and values[_FILE].s:
                 found.add(values[_FILE].s.decode("utf-8", "replace"))
     return sorted(found)
-
-
-def check_context_files(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a compiled model whose file cannot, or must not, be read.
-
-    Raises:
-        OptimError[external-data-outside]: it is not in the model's own folder.
-        OptimError[external-data-missing]: there is no such file.
-    """
-    for name in context_files(model):
-        found = path.parent / name
-        what = f"the compiled graph of {path} cannot be used"
-        plain = PurePosixPath(name.replace("\\", "/"))
-        if plain.is_absolute() or ".." in plain.parts or found.is_symlink():
-            raise OptimError(
-                "external-data-outside",
-                what,
-                f"it refers to '{name}', which is not in the model's own folder",
-                "put the file beside the model and compile it there",
-            )
-        if not found.is_file():
-            raise OptimError(
-                "external-data-missing",
-                what,
-                f"it refers to '{name}', which is not there",
-                f"copy {name} into {path.parent}",
-            )
 
 
 def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:

@@ -35,8 +35,7 @@ from optim.onnx.data_files import (
     write_tensors,
 )
 from optim.onnx.digests import model_digest
-from optim.onnx.external_data import external_files
-from optim.onnx.linked import is_linked, linked_files, point_from, proto_for_store, resolve
+from optim.onnx.external_data import external_files, is_linked, linked_files, point_from, proto_for_store, resolve
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -230,15 +229,16 @@ def is_whole(path: Path) -> bool:
 def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     """Move large tensors that lie elsewhere into one new data file, called ``name``, or by its digest."""
     inside = store.resolve()
-    outside = [
-        (value, tensor)
-        for value, tensor in _tensors(graph)
-        if not (isinstance(tensor, ir.ExternalTensor) and (is_linked(tensor) or _lies_in(tensor, inside)))
-    ]
-    for value, tensor in outside:
-        if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
+    todo = []
+    for value, tensor in _tensors(graph):
+        if isinstance(tensor, ir.ExternalTensor) and (
+            is_linked(tensor) or Path(tensor.path).parent.resolve() == inside
+        ):
+            continue
+        if tensor.nbytes >= EXTERNAL_FROM_BYTES:
+            todo.append((value, tensor))
+        elif isinstance(tensor, ir.ExternalTensor):
             value.const_value = embedded_tensor(tensor)
-    todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
     if not todo:
         return
     with unnamed_file(store) as temporary:
@@ -252,10 +252,6 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
         value.const_value = placed(tensor, final, written.offset, written.length)
 
 
-def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
-    return Path(tensor.path).parent.resolve() == folder
-
-
 def _large_tensors(
     graph: ir.Model, size_threshold: int = EXTERNAL_FROM_BYTES
 ) -> Iterator[tuple[ir.Value, TensorProtocol]]:
@@ -265,13 +261,10 @@ def _large_tensors(
 
 def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
     """Initializers, those of subgraphs too, that a data file can hold."""
-    seen: set[int] = set()
     for part in graph.graphs():
         for value in part.initializers.values():
             tensor = value.const_value
-            if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+            if tensor is None or tensor.dtype == ir.DataType.STRING:
                 continue
-            if isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED:
-                continue
-            seen.add(id(value))
-            yield value, tensor
+            if not (isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED):
+                yield value, tensor

@@ -8,7 +8,7 @@ own exceptions become an ``OptimError`` that says what to do.
 from __future__ import annotations
 
 import importlib
-import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from optim.arrays import Array
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
+from optim.onnx.external_data import FOLDER_CONFIG, session_model
 from optim.onnx.libraries import installed_domains, operator_library_path
-from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
 from optim.providers.names import CPU, settings_around_faults
@@ -36,6 +36,7 @@ other processors, nor at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_E
 
 _SILENT = 4
 _ASKED_DOMAINS = (
+    "",
     "ai.onnx.ml",
     "ai.onnx.training",
     "ai.onnx.preview.training",
@@ -45,7 +46,7 @@ _ASKED_DOMAINS = (
     "com.ms.internal.nhwc",
 )
 _OLD_IR, _OLD_OPSET = 8, 17
-_FAR_TOO_NEW = 9999
+_VERSIONS, _FAR_TOO_NEW = range(1, 128), 9999
 
 
 def session_options(settings: SessionConfig) -> ort.SessionOptions:
@@ -249,39 +250,18 @@ def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
     Args:
         opens: whether the build opens a serialized model.
     """
-    import onnx
 
-    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
-        return opens(_probe(ir_version, opsets))
+    def accepts(domain: str, version: int) -> bool:
+        return opens(_probe(_OLD_IR, {domain: version}))
 
-    def accepts_domain(domain: str, version: int) -> bool:
-        return accepts(_OLD_IR, {domain: version})
-
-    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
-    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
-    for domain in _ASKED_DOMAINS:
-        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest_from_one(partial(accepts_domain, domain))
-    return BackendLimits(newest_ir, opset)
+    newest_ir = _newest(lambda version: opens(_probe(version, {})))
+    known = [domain for domain in _ASKED_DOMAINS if not accepts(domain, _FAR_TOO_NEW)]
+    return BackendLimits(newest_ir, {domain: _newest(partial(accepts, domain)) for domain in known})
 
 
-def _newest(accepted: Callable[[int], bool], start: int) -> int:
-    """The newest accepted version at or below ``start``, or beyond it where ``start`` itself is accepted."""
-    if accepted(start):
-        return next(version for version in itertools.count(start) if not accepted(version + 1))
-    return next((version for version in range(start, 0, -1) if accepted(version)), 0)
-
-
-def _newest_from_one(accepted: Callable[[int], bool]) -> int:
-    """The newest accepted version of what accepts all below it too; most domains have one, a few as many as ONNX."""
-    refused = 1
-    while accepted(refused):
-        refused *= 2
-    newest = refused // 2
-    while refused - newest > 1:
-        middle = (newest + refused) // 2
-        newest, refused = (middle, refused) if accepted(middle) else (newest, middle)
-    return newest
+def _newest(accepted: Callable[[int], bool]) -> int:
+    """The newest version that is accepted, as all older ones are; 0 where none is."""
+    return bisect_left(_VERSIONS, True, key=lambda version: not accepted(version))
 
 
 def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:

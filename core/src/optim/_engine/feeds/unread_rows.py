@@ -19,7 +19,7 @@ import onnx_ir as ir
 from optim._engine.feeds.traces import Table, trace_inputs
 from optim.arrays import Feeds
 from optim.onnx.data_files import pieces, place_key
-from optim.onnx.linked import resolved
+from optim.onnx.external_data import resolved
 
 
 def unread_rows(original: Path, result: Path, samples: Iterable[Feeds]) -> tuple[str, ...]:

@@ -19,9 +19,8 @@ from optim._engine.graphs.limits import check_operators, check_types
 from optim._engine.graphs.user_files import check_file
 from optim.errors import OptimError
 from optim.model import Model
-from optim.onnx.checker import check_graph, malformed_is_invalid
-from optim.onnx.context_files import check_context_files, store_contexts
-from optim.onnx.external_data import check_external_data
+from optim.onnx.checker import check_context_files, check_external_data, check_graph, malformed_is_invalid
+from optim.onnx.context_files import store_contexts
 from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded_tensor, save_in_store
 from optim.onnx.operators import walk_graphs
 from optim.onnx.skeleton import read_skeleton
