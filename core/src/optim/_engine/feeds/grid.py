@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import HINTS, PlannedInput, fit_setting
+from optim._engine.feeds.dimensions import HINTS, PlannedInput, Setting, fit_setting, plan_model
 from optim._engine.feeds.roles import InputRole
-from optim._engine.feeds.settings import Setting
-from optim._engine.feeds.synthesize import MOST_BYTES, plan_model, sample_bytes
+from optim._engine.feeds.settings import MOST_BYTES, sample_bytes
 from optim._engine.feeds.values import make_sample
 from optim.arrays import Feeds
 from optim.errors import OptimError, unknown_name
@@ -28,7 +27,7 @@ def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: in
         sizes: by the name of a dimension in the model, or by what it counts: batch, sequence, past, height, ...
         seed: of the values.
         number: of the sample; each has other values.
-        mask: what the mask hides, see :class:`optim._engine.feeds.settings.Setting`.
+        mask: what the mask hides, see :class:`optim._engine.feeds.dimensions.Setting`.
 
     Raises:
         OptimError[unknown-dimension]: no dimension that is free has such a name.

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.feeds.dimensions import PlannedInput, first_position, shape_of, symbol_sizes
+from optim._engine.feeds.dimensions import PlannedInput, Setting, first_position, shape_of, symbol_sizes
 from optim._engine.feeds.roles import InputRole
-from optim._engine.feeds.settings import Setting
 from optim.arrays import Array, Feeds, dtype_of
 
 _HIDDEN_SCORE = -1e4
