@@ -148,10 +148,9 @@ def walk_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 def walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """The graph and every subgraph inside it."""
     yield graph
-    for node in graph.node:
+    for node in _walk(graph.node):
         for attribute in node.attribute:
-            for inner in subgraphs(attribute):
-                yield from walk_graphs(inner)
+            yield from subgraphs(attribute)
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:

@@ -24,8 +24,8 @@ from optim.onnx.external_data import FOLDER_CONFIG, session_model
 from optim.onnx.libraries import installed_domains, operator_library_path
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
-from optim.providers.names import CPU, settings_around_faults
-from optim.providers.start import build_command, missing_library, preload, remedy
+from optim.providers.names import CPU, CUDA, TENSORRT, settings_around_faults
+from optim.providers.start import BUILD_COMMAND, missing_library, preload, remedy
 from optim.target import Target
 
 PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
@@ -155,12 +155,14 @@ def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
         "provider-missing",
         f"this onnxruntime has no {provider}",
         f"it has {', '.join(available)}",
-        build_command(provider) or _remedy(provider),
+        _remedy(provider),
         status=ExitStatus.TARGET_UNAVAILABLE,
     )
 
 
 def _remedy(provider: str) -> str:
+    if provider in (CUDA, TENSORRT):
+        return BUILD_COMMAND
     if provider in ort.get_all_providers():
         return "install the build of onnxruntime that has it: https://onnxruntime.ai/docs/execution-providers"
     return f"check the spelling, or name the package that ships the provider: --target ep:{provider},library=PACKAGE"

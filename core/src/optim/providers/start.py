@@ -51,9 +51,8 @@ def preload(provider: str) -> None:
 def _preload_cuda() -> None:
     import onnxruntime
 
-    if hasattr(onnxruntime, "preload_dlls"):
-        with prints_dropped():  # it prints what it does not find
-            onnxruntime.preload_dlls()
+    with prints_dropped():  # it prints what it does not find
+        onnxruntime.preload_dlls()
 
 
 def tensorrt_files() -> list[Path]:
@@ -82,11 +81,6 @@ def missing_library(provider: str) -> str:
         found = _NO_FILE.match(str(error))
         return f"{found['file']} is missing" if found else str(error).replace(str(path.parent), "")
     return ""
-
-
-def build_command(provider: str) -> str:
-    """The command that brings the build of onnxruntime with a provider; empty for those that are not NVIDIA's."""
-    return BUILD_COMMAND if provider in _FILES else ""
 
 
 def remedy(providers: Iterable[str], reason: str) -> str:
