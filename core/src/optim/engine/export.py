@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from optim._engine.reports.words import counts_text as counts_text
     from optim._engine.reports.words import figure_text as figure_text
     from optim._engine.runs.folder import RunFolder as RunFolder
+    from optim._engine.runs.session_file import SessionFile as SessionFile
     from optim._engine.runs.session_file import write_session_files as write_session_files
     from optim._engine.sources.export_file import EXPORT_FILE as EXPORT_FILE
     from optim._engine.sources.export_file import ComponentFile as ComponentFile
