@@ -86,11 +86,7 @@ def _put_aside_what_onnx_lacks(standin: onnx.ModelProto) -> None:
 
 
 def _require_size(tensor: onnx.TensorProto, path: Path) -> None:
-    """Refuse a tensor in the file whose bytes are not those of its shape; the checker accepts too many.
-
-    Raises:
-        OptimError[invalid-graph]: they are more or fewer.
-    """
+    """Refuse a tensor in the file with more or fewer bytes than its shape takes; the checker accepts too many."""
     place, taken = place_of(tensor), tensor_bytes(tensor)
     if uses_external_data(tensor):
         held = int(place.get("length", 0)) if place.get("location") == path.name else 0
@@ -102,11 +98,7 @@ def _require_size(tensor: onnx.TensorProto, path: Path) -> None:
 
 
 def check_external_data(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a model whose external data cannot be, or must not be, read.
-
-    Args:
-        model: as read from ``path``.
-        path: external data is relative to its folder.
+    """Refuse a model, read from ``path``, whose external data cannot be, or must not be, read.
 
     Raises:
         OptimError[external-data-outside]: an absolute path, ``..``, or a symbolic link out of the folder.
@@ -139,11 +131,7 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
 
 
 def check_context_files(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a compiled model whose file cannot, or must not, be read.
-
-    Raises:
-        OptimError: external-data-outside, external-data-missing.
-    """
+    """Refuse a compiled model whose file is not there, or not in the folder of ``path``."""
     for name in context_files(model):
         fix = "put the file beside the model and compile it there"
         _require_own(name, path, f"the compiled graph of {path} cannot be used", f"it refers to '{name}'", fix)
@@ -195,10 +183,9 @@ def _check_extent(tensor: onnx.TensorProto, entry: dict[str, str], available: in
 
 @contextmanager
 def malformed_is_invalid(path: Path) -> Iterator[None]:
-    """Turn what libraries raise over a file that parses and makes no sense into one clear error.
+    """Turn what libraries raise over a file that makes no sense into one clear error.
 
-    Raises:
-        OptimError[invalid-graph]: text that is no UTF-8, types that do not exist, values defined twice.
+    Such are text that is no UTF-8, types that do not exist, and values defined twice.
     """
     try:
         yield

@@ -103,13 +103,7 @@ def context_files(model: onnx.ModelProto) -> list[str]:
 
 
 def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:
-    """Copy the files of compiled graphs into the store, and refer to them there.
-
-    Args:
-        graph: changed in place.
-        folder: of the model that it was read from.
-        store: folder of the store.
-    """
+    """Copy the files of compiled graphs from ``folder`` into the store, and have ``graph`` refer to them there."""
     _refer(graph, lambda _, file: _stored(folder / file, store))
 
 
@@ -126,14 +120,7 @@ def _stored(source: Path, store: Path) -> str:
 
 
 def deliver_contexts(graph: ir.Model, store: Path, folder: Path, name: str) -> list[Path]:
-    """Copy the files of compiled graphs beside a delivered model, and refer to them there.
-
-    Args:
-        graph: changed in place.
-        store: where they lie.
-        folder: to deliver to.
-        name: of the model's file; theirs begin with it.
-    """
+    """Copy the files of compiled graphs beside a delivered model, whose name theirs begin with, and refer to them."""
     places: dict[str, Path] = {}
 
     def delivered(key: str, file: str) -> str:

@@ -50,12 +50,7 @@ _VERSIONS, _FAR_TOO_NEW = range(1, 128), 9999
 
 
 def session_options(settings: SessionConfig) -> ort.SessionOptions:
-    """``onnxruntime.SessionOptions`` with the settings of a model.
-
-    Raises:
-        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have, or a value that
-            an attribute does not take.
-    """
+    """``onnxruntime.SessionOptions`` with the settings of a model; refuses a setting that onnxruntime does not have."""
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     for name, value in settings.session_options.items():
@@ -139,11 +134,7 @@ def open_session(
 
 
 def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
-    """Devices of a provider that is a library of its own; none where this onnxruntime has the provider itself.
-
-    Raises:
-        OptimError[provider-missing]: there is neither.
-    """
+    """Devices of a provider that is a library of its own; none where this onnxruntime has the provider itself."""
     for name in providers:
         preload(name)
     provider = target.provider

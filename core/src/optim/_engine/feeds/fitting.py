@@ -88,11 +88,7 @@ def _check_names(
 
 
 def fed_dtype(info: TensorInfo) -> np.dtype[Any]:
-    """The type of what an input is fed.
-
-    Raises:
-        OptimError[feeds-dtype]: it takes no plain tensor.
-    """
+    """The type of what an input is fed; refuses an input that takes no plain tensor."""
     try:
         return dtype_of(info.dtype)
     except TypeError as error:

@@ -74,11 +74,7 @@ def _require_mask(plans: Sequence[PlannedInput], mask: str) -> None:
 
 
 def _field(plans: Sequence[PlannedInput], name: str) -> str:
-    """The field of a setting that gives a dimension its size.
-
-    Raises:
-        OptimError[unknown-dimension]: there is none.
-    """
+    """The field of a setting that gives a dimension its size."""
     free = {
         symbol: measure
         for plan in plans

@@ -83,11 +83,7 @@ def read_unchecked(path: Path) -> ir.Model:
 
 
 def store_graph(graph: ir.Model, store: Path) -> Model:
-    """Bring a graph that an exporter made into the store, its weights by streaming.
-
-    Raises:
-        OptimError: invalid-graph, unknown-operator, opset-too-new, ir-too-new.
-    """
+    """Bring a graph that an exporter made into the store, its weights by streaming; refuses an invalid one."""
     model = _store(graph, store)
     skeleton = read_skeleton(model.path)
     check_operators(skeleton, model.path)
@@ -117,11 +113,7 @@ def _take_weights_out_of_inputs(skeleton: onnx.ModelProto) -> None:
 
 
 def _fill_sparse(skeleton: onnx.ModelProto, path: Path) -> None:
-    """Sparse initializers become dense ones: onnx-ir drops them.
-
-    Raises:
-        OptimError[sparse-too-large]: a hundred bytes can claim any shape, and this one would not fit into a graph.
-    """
+    """Sparse initializers become dense ones, because onnx-ir drops them; a hundred bytes can claim any shape."""
     for graph in walk_graphs(skeleton.graph):
         for sparse in graph.sparse_initializer:
             values = onnx.numpy_helper.to_array(sparse.values)
@@ -171,9 +163,7 @@ def _embed_attributes(graph: ir.Model) -> None:
 def forget_stale_shapes(skeleton: onnx.ModelProto) -> None:
     """Take types and shapes of values between nodes away where inference from the inputs says something else.
 
-    Args:
-        skeleton: from :func:`optim.onnx.skeleton.read_skeleton`, valid; changed in place. What inference knows nothing
-            of is kept: it does not see through operators of a runtime's own.
+    What inference knows nothing of is kept: it does not see through operators of a runtime's own.
     """
     if not skeleton.graph.value_info:
         return
