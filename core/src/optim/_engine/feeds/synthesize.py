@@ -1,4 +1,4 @@
-"""Feeds made up from the graph, where the user gives none.
+"""Feeds made up from the graph, where the user gives none: of the usual sizes, or of those that the user names.
 
 Each input gets values that are plausible for what it is for, consistent with the other inputs, and every assumption
 is recorded. A sample that the model refuses is left out; a model that refuses the usual sizes is tried with others.
@@ -7,20 +7,23 @@ is recorded. A sample that the model refuses is left out; a model that refuses t
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import Measure, PlannedInput, Setting, plan_model, symbol_sizes
+from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, Setting, fit_setting, plan_model, symbol_sizes
 from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet, FeedWriter, InputAssumption
 from optim._engine.feeds.roles import InputRole
-from optim._engine.feeds.settings import NAN, Check, find_settings, refusal_of
+from optim._engine.feeds.settings import MOST_BYTES, NAN, Check, find_settings, refusal_of, sample_bytes
 from optim._engine.feeds.values import describe_values, is_guessed, make_sample
 from optim.arrays import Array, Feeds
 from optim.decoders.conventions import carried_by_name
+from optim.errors import OptimError, unknown_name
 from optim.model import Model
 
 SAMPLES = 8
@@ -68,6 +71,79 @@ def synthesize_feeds(
             writer.add(feeds)
         used = [settings[index % len(settings)] for index in range(samples)]
         return writer.finish(SYNTHESIZED, _assumptions(plans, used, refused, pasts.made))
+
+
+def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: int = 0, mask: str = "") -> Feeds:
+    """One sample whose dimensions have these sizes; the others are as in feeds that are made up.
+
+    Args:
+        model: whose inputs they are.
+        sizes: by the name of a dimension in the model, or by what it counts: batch, sequence, past, height, ...
+        seed: of the values.
+        number: of the sample; each has other values.
+        mask: what the mask hides, see :class:`optim._engine.feeds.dimensions.Setting`.
+
+    Raises:
+        OptimError[unknown-dimension]: no dimension that is free has such a name.
+        OptimError[conflicting-request]: two names are of one size.
+        OptimError[bad-grid]: the model takes no such size, or its inputs would fill too much memory.
+        OptimError[no-mask]: the model has no mask, or a past, behind which nothing can be hidden at the end.
+    """
+    plans = plan_model(model)
+    _require_mask(plans, mask)
+    named: dict[str, str] = {}
+    for name in sizes:
+        other = named.setdefault(_field(plans, name), name)
+        if other != name:
+            raise OptimError.usage(
+                "conflicting-request",
+                f"{other} and {name} cannot have sizes of their own",
+                "inputs are made with one size for both",
+                f"leave {name} out",
+            )
+    fields: dict[str, Any] = {field: sizes[name] for field, name in named.items()}
+    fitted = fit_setting(plans, replace(Setting(), mask=mask, **fields))
+    for field, name in named.items():
+        at_most = getattr(fitted, field)
+        if at_most != sizes[name]:
+            raise _bad(f"{name} cannot be {sizes[name]}", f"the model takes {at_most}")
+    if (needed := sample_bytes(plans, fitted)) > MOST_BYTES:
+        text = " ".join(f"{name}={size}" for name, size in sizes.items())
+        raise _bad(
+            f"inputs of {text} would be too large",
+            f"they take {needed >> 20} MiB, and at most {MOST_BYTES >> 20} are made",
+        )
+    numbers = [seed, math.prod(sizes.values()), *([number] if number else [])]
+    return make_sample(plans, fitted, np.random.default_rng(numbers))
+
+
+def _require_mask(plans: Sequence[PlannedInput], mask: str) -> None:
+    roles = {plan.role for plan in plans}
+    what = f"--mask {mask} does not fit this model"
+    if mask and InputRole.MASK not in roles:
+        raise OptimError.usage("no-mask", what, "none of its inputs is a mask", "leave --mask out")
+    if mask == "end" and InputRole.PAST in roles:
+        cause = "the new tokens of a decoder come last"
+        raise OptimError.usage("no-mask", what, cause, "--mask start hides the beginning")
+
+
+def _field(plans: Sequence[PlannedInput], name: str) -> str:
+    """The field of a setting that gives a dimension its size."""
+    free = {
+        symbol: measure
+        for plan in plans
+        for symbol, measure in zip(plan.symbols, plan.measures, strict=True)
+        if isinstance(symbol, str)
+    }
+    hinted = next((measure for pattern, measure in HINTS if re.search(pattern, name.lower())), None)
+    measure = free.get(name) or (hinted if hinted in free.values() else None)
+    if measure is not None and hasattr(Setting, measure):
+        return measure
+    raise unknown_name("dimension", name, sorted(free), fix="optim inspect MODEL shows the dimensions of its inputs")
+
+
+def _bad(what: str, cause: str) -> OptimError:
+    return OptimError.usage("bad-grid", what, cause, "leave this size out, or name another")
 
 
 def _assumptions(

@@ -61,9 +61,9 @@ def ingest(path: Path, store: Path) -> Model:
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
-    del skeleton
-    store_contexts(graph, path.parent, store)
-    return _store(graph, store)
+        del skeleton
+        store_contexts(graph, path.parent, store)
+        return _store(graph, store)
 
 
 def read_unchecked(path: Path) -> ir.Model:
