@@ -23,7 +23,7 @@ from onnx_ir import TensorProtocol
 from optim.decoders.conventions import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, leave_to_sessions, name_adapter_inputs
-from optim.onnx.context_files import ARTEFACT, ATTACHMENT, deliver_contexts, name_files, named_files
+from optim.onnx.context_files import ARTEFACT, ATTACHMENT, context_files, deliver_contexts, name_files, named_files
 from optim.onnx.data_files import (
     bytes_key,
     keep_by_digest,
@@ -35,7 +35,7 @@ from optim.onnx.data_files import (
     write_tensors,
 )
 from optim.onnx.digests import model_digest
-from optim.onnx.external_data import external_files, is_linked, linked_files, point_from, proto_for_store, resolve
+from optim.onnx.external_data import is_linked, linked_path, locations, point_from, proto_for_store, resolve
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -219,9 +219,9 @@ def embedded_tensor(tensor: ir.ExternalTensor) -> TensorProtocol:
 def is_whole(path: Path) -> bool:
     """Whether a graph in the store can be read, and every data file it refers to is there, the user's own too."""
     try:
-        if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
-            return False
-        return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
+        graph = onnx.load(path, load_external_data=False)
+        files = [linked_path(entry.value) or path.parent / entry.value for entry in locations(graph)]
+        return all(file.is_file() for file in (*files, *(path.parent / name for name in context_files(graph))))
     except (OSError, ValueError, DecodeError):
         return False
 

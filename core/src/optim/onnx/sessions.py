@@ -261,25 +261,16 @@ def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
     """A model of one node."""
     import onnx
 
-    shape = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["x"], ["y"])],
-        "probe",
-        [shape("x", onnx.TensorProto.FLOAT, [1])],
-        [shape("y", onnx.TensorProto.FLOAT, [1])],
-    )
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
-    encoded: bytes = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports).SerializeToString()
-    return encoded
+    imports = ", ".join(f'"{domain}": {version}' for domain, version in {"": _OLD_OPSET, **opsets}.items())
+    graph = "g (float[1] x) => (float[1] y) { y = Identity(x) }"
+    model = onnx.parser.parse_model(f"<ir_version: {ir_version}, opset_import: [{imports}]> {graph}")
+    return bytes(model.SerializeToString())
 
 
 def _opens(model: bytes) -> bool:
-    options = ort.SessionOptions()
-    options.log_severity_level = _SILENT
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1  # threads take longer to start than the rest
+    quick = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL", "intra_op_num_threads": 1})
     try:
-        ort.InferenceSession(model, options, providers=[CPU])
+        ort.InferenceSession(model, session_options(quick), providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model
         return False
     return True

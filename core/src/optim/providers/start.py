@@ -11,6 +11,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -38,21 +39,13 @@ def preload(provider: str) -> None:
         return
     import ctypes  # a tenth of the time to list plugins
 
-    _preload_cuda()
-    if provider == TENSORRT:
-        for path in tensorrt_files():
-            try:
-                ctypes.CDLL(str(path))
-            except OSError:
-                continue
-
-
-@cache
-def _preload_cuda() -> None:
     import onnxruntime
 
     with prints_dropped():  # it prints what it does not find
         onnxruntime.preload_dlls()
+    for path in tensorrt_files() if provider == TENSORRT else ():
+        with suppress(OSError):
+            ctypes.CDLL(str(path))
 
 
 def tensorrt_files() -> list[Path]:
