@@ -140,18 +140,12 @@ def resolved(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 def proto_for_store(graph: ir.Model) -> onnx.ModelProto:
     """Serializes a graph. Linked tensors say where their files are in the form of the store."""
-    values = [value for part in graph.graphs() for value in part.initializers.values()]
-    linked = [(value, value.const_value) for value in values if isinstance(value.const_value, LinkedTensor)]
-    for value, tensor in linked:
-        location, name = f"{PREFIX}{tensor.path}", tensor.name or ""
-        value.const_value = ir.ExternalTensor(
-            location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=name
-        )
-    try:
-        return ir.serde.serialize_model(graph)
-    finally:
-        for value, tensor in linked:
-            value.const_value = tensor
+    tensors = (value.const_value for part in graph.graphs() for value in part.initializers.values())
+    linked = {str(one.location): f"{PREFIX}{one.path}" for one in tensors if isinstance(one, LinkedTensor)}
+    proto = ir.serde.serialize_model(graph)
+    for entry in locations(proto) if linked else ():
+        entry.value = linked.get(entry.value, entry.value)
+    return proto
 
 
 def session_model(path: Path) -> tuple[bytes, str] | None:
@@ -215,13 +209,6 @@ def _with_data_beside(path: Path, folder: Path) -> Path:
     made = folder / "model.onnx"
     made.write_bytes(graph.SerializeToString())
     return made
-
-
-def point_from(graph: onnx.ModelProto, folder: Path) -> None:
-    """Make the links of a graph relative to a folder above the user's files."""
-    for entry in locations(graph):
-        if (path := linked_path(entry.value)) is not None:
-            entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
 
 
 def _root(path: Path) -> str:

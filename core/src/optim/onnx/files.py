@@ -35,7 +35,7 @@ from optim.onnx.data_files import (
     write_tensors,
 )
 from optim.onnx.digests import model_digest
-from optim.onnx.external_data import is_linked, linked_path, locations, point_from, proto_for_store, resolve
+from optim.onnx.external_data import is_linked, linked_path, locations, proto_for_store, resolve
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -204,7 +204,9 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
     if rest:
         write_tensors(rest, folder / f"{name}.data")
     proto = proto_for_store(graph)
-    point_from(proto, folder)
+    for entry in locations(proto):
+        if (path := linked_path(entry.value)) is not None:
+            entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
     with replacing(folder / name) as stream:
         stream.write(proto.SerializeToString(deterministic=True))
 
