@@ -1,7 +1,4 @@
-"""For ``optim plugins doctor``, ``install`` and ``remove``: what they need to know of plugins and environments.
-
-Each name is imported when it is first used.
-"""
+"""For ``optim plugins doctor``, ``install`` and ``remove``: what they need to know of plugins and environments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine.
-
-Each name is imported when it is first used: pytest loads the kits' plugin at its start.
-"""
+"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine."""
 
 from __future__ import annotations
 

@@ -120,11 +120,6 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     )
 
 
-def words_given(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that have a value, by the arguments of a function of Python."""
-    return {name: value for name, value in words.items() if value is not None}
-
-
 def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; options override the recipe.
 
