@@ -107,7 +107,7 @@ class Registry:
         found = [
             replace(offer, value=OfferedPass(offer.value, stage, offer.plugin))
             for stage in Stage
-            for offer in self._hooks.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
+            for offer in self._hooks.ask(stage.hook, partial(checks.pass_defect, stage), _name, target=target)
         ]
         passes = [offer.value for offer in self._without_rivals(found, "pass")]
         passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
@@ -360,10 +360,6 @@ class Registry:
         return kept
 
 
-def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
-    return checks.pass_defect(item, stage, plugin)
-
-
 def _may_be_of(kind: str, name: str, plugin: str) -> bool:
     """Whether a name is one that this plugin would have, were it loaded."""
     return RESERVED_NAMES.get(kind, {}).get(name, "") == plugin or _begins_with(name, plugin)
@@ -394,12 +390,8 @@ _WHERE_LISTED = {
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
-    "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
-    "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
-    "workplace": (checks.workplace_defect, _name),
-    "goal": (checks.goal_defect, _name),
-    "origin": (checks.origin_defect, _name),
+    **{kind: (partial(checks.class_defect, kind), _name) for kind in checks.BASES},
     **dict.fromkeys(ENGINE_PARTS, (checks.function_defect, str)),
 }

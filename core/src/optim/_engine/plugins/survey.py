@@ -35,6 +35,11 @@ class SurveyedPass:
     place: int
     unresolved: tuple[str, ...]
 
+    @property
+    def running(self) -> tuple[int, int]:
+        """What passes are sorted by in the order in which they run."""
+        return tuple(Stage).index(self.offered.stage), self.place
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyedPlugin:
