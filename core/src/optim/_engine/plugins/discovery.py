@@ -140,28 +140,21 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         try:
             with limited(info.name, "loading"):
                 implementation = super()._load_one_plugin(entry, *how).plugin
-            info = replace(info, location=_source_of(entry) or info.location)
+            source = getattr(sys.modules.get(entry.module), "__file__", None)
+            info = replace(info, location=source or info.location)
             plugin = register(self._manager, info, implementation)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
             missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-            return LoadedPlugin(info, State.FAILED, _why(error), traceback.format_exc(), missing_module=missing)
-        slow = _slow_start(_heavy_modules() - before) if plugin.state is State.OK else ()
-        return replace(plugin, warnings=(*plugin.warnings, *slow))
-
-
-def _why(error: BaseException) -> str:
-    """Returns why loading failed, in one line."""
-    late = ": every command would wait for it" if isinstance(error, TookTooLongError) else ""
-    return f"{error}{late}" if isinstance(error, UnrulyError) else describe_exception(error)
-
-
-def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
-    """A word about what loading the plugin brought in; one that another plugin brought before is that one's."""
-    if not imported:
-        return ()
-    return (f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that",)
+            late = ": every command would wait for it" if isinstance(error, TookTooLongError) else ""
+            why = f"{error}{late}" if isinstance(error, UnrulyError) else describe_exception(error)
+            return LoadedPlugin(info, State.FAILED, why, traceback.format_exc(), missing_module=missing)
+        imported = _heavy_modules() - before  # what another plugin brought before is that one's
+        if plugin.state is not State.OK or not imported:
+            return plugin
+        slow = f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that"
+        return replace(plugin, warnings=(*plugin.warnings, slow))
 
 
 def _package(dist: importlib.metadata.Distribution | None) -> PluginInfo:
@@ -178,10 +171,6 @@ def _is_editable(dist: importlib.metadata.Distribution) -> bool:
         return bool(json.loads(dist.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False))
     except (ValueError, AttributeError):
         return False
-
-
-def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
-    return getattr(sys.modules.get(entry.module), "__file__", None)
 
 
 def _heavy_modules() -> frozenset[str]:

@@ -211,10 +211,12 @@ class Registry:
         Raises:
             OptimError[unknown-plugin]: none is installed; lists the near ones.
         """
-        for plugin in self.plugins:
-            if plugin.name == name:
-                return plugin
+        if (plugin := self._found(name)) is not None:
+            return plugin
         raise unknown_name("plugin", name, (plugin.name for plugin in self.plugins), fix="optim plugins list")
+
+    def _found(self, name: str) -> LoadedPlugin | None:
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
     def require_plugin(self, name: str, what: str) -> None:
         """Refuse what needs one of optim's own plugins that is not there.
@@ -227,16 +229,16 @@ class Registry:
             OptimError[plugin-missing]: it is not installed; says what to install.
             OptimError[plugin-failed]: it cannot be used.
         """
-        for plugin in self.plugins:
-            if plugin.name == name and plugin.implementation is None:
-                raise plugin_failed(plugin, what)
-        if all(plugin.name != name for plugin in self.plugins):
+        plugin = self._found(name)
+        if plugin is None:
             raise OptimError.usage(
                 "plugin-missing",
                 what,
                 f"plugin {name} is not installed",
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
+        if plugin.implementation is None:
+            raise plugin_failed(plugin, what)
 
     def find_part(self, part: EnginePart[T]) -> T | None:
         """Makes what one of optim's own plugins does for core; None where no plugin does it."""
@@ -277,10 +279,12 @@ class Registry:
             OptimError[unknown-pass]: its plugin is not installed; says what to install. Also unknown-target and so on.
         """
         what = f"{kind} {name} cannot be used"
-        for plugin in self.plugins:
-            if kind == "pass" and plugin.name == name.partition(".")[0] and plugin.implementation is None:
-                raise plugin_failed(plugin, what)
-        hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
+        is_pass = kind == "pass"
+        owner = name.partition(".")[0] if is_pass else RESERVED_NAMES.get(kind, {}).get(name, "")
+        plugin = self._found(owner)
+        if is_pass and plugin is not None and plugin.implementation is None:
+            raise plugin_failed(plugin, what)
+        hooks = {stage.hook for stage in Stage} if is_pass else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
                 raise OptimError.usage(
@@ -290,8 +294,7 @@ class Registry:
                     f"optim plugins show {problem.plugin.name}",
                     problem.plugin.release,
                 )
-        owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
-        if owner in _FOLDERS and all(plugin.name != owner for plugin in self.plugins):
+        if owner in _FOLDERS and plugin is None:
             error = unknown_name(
                 kind,  # errors: unknown-target, unknown-backend, unknown-metric, unknown-layout
                 name,
