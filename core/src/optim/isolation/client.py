@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from optim.errors import ExitStatus, OptimError, is_disk_full
 from optim.isolation import server
-from optim.isolation.environments import Environment, Isolation, find_environment
+from optim.isolation.environments import Isolation, find_environment
 from optim.jobs.owner import workers_folder
 from optim.jobs.talk import Talk, over_socket
 
@@ -61,19 +61,28 @@ def run_isolated(
     """
     folder = workers_folder() / isolation.plugin
     folder.mkdir(exist_ok=True)
-    with FileLock(folder / "busy"), _Conversation(isolation, folder) as talk:
+    with FileLock(folder / "busy"), contextlib.closing(_Conversation(isolation, folder)) as talk:
         talk.deadline = time.monotonic() + timeout_s
         talk.say({"job": job, "request": request})
         for message in talk.messages():
             if "result" in message:
                 return message["result"]
             if "error" in message:
-                raise job_failed(isolation, job, message["error"])
+                raise _job_failed(isolation, job, message["error"])
             if "call" in message:
                 talk.say({"answer": _called(talk, calls or {}, message)})
             elif message.get("event") == "progress" and on_progress:
                 on_progress(message["share"], message["text"])
     raise AssertionError("unreachable: messages end with a result or an error")
+
+
+def _job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimError:
+    what = f"{job} of plugin {isolation.plugin} failed"
+    message = str(error.get("message", ""))[:_MOST_CHARACTERS]
+    if is_disk_full(error.get("errno")):
+        return OptimError.usage("disk-full", what, message, "free some space: optim cache prune")
+    fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
+    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)
 
 
 def _called(talk: _Conversation, calls: Calls, message: dict[str, Any]) -> Any:
@@ -95,10 +104,8 @@ class _Conversation:
         self._process = 0
         self._talk = self._greeted() or self._started()
 
-    def __enter__(self) -> _Conversation:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End it; the worker stays."""
         self._talk.close()
 
     def say(self, message: dict[str, Any]) -> None:
@@ -130,7 +137,19 @@ class _Conversation:
         """Give the worker up, so that the next job starts another, and say why."""
         (self._folder / "address").unlink(missing_ok=True)
         _kill(self._process)
-        return worker_failed(self._isolation, what, self._folder / "log")
+        printed: list[str] = []
+        with contextlib.suppress(OSError):
+            log = (self._folder / "log").read_bytes()[-_LOG_TAIL_BYTES:]
+            printed = log.decode(errors="replace").strip().splitlines()
+        plugin = self._isolation.plugin
+        return OptimError(
+            "isolated-worker-failed",
+            f"the worker of plugin {plugin} failed",
+            what + (f"; its log ends: {printed[-1][:300]}" if printed else ""),
+            "run it again: another worker is started; if it fails each time, make its environment again: "
+            f"optim plugins remove {plugin} && optim plugins install {plugin}",
+            status=ExitStatus.INTERNAL,
+        )
 
     def _greeted(self) -> Talk | None:
         """A worker that is there and answers; None where there is none, or one that is just ending."""
@@ -158,8 +177,24 @@ class _Conversation:
         (self._folder / "address").unlink(missing_ok=True)
         environment = find_environment(self._isolation)
         if environment is None:
-            raise not_installed(self._isolation)
-        process = _start(environment, self._folder, self._isolation.jobs)
+            plugin = self._isolation.plugin
+            raise OptimError.usage(
+                "not-installed-isolated",
+                f"plugin {plugin} has no environment that fits its version",
+                "its libraries cannot live beside optim's",
+                f"optim plugins install {plugin}",
+            )
+        clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+        with (self._folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [environment.executable, "-s", server.__file__, self._folder, self._isolation.jobs],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=clean,
+                cwd=self._folder,
+                start_new_session=os.name == "posix",
+            )
         self._process = process.pid
         ended = threading.Event()
 
@@ -181,20 +216,6 @@ class _Conversation:
         raise self.failed(f"it did not start: {why}")
 
 
-def _start(environment: Environment, folder: Path, jobs: Path) -> subprocess.Popen[bytes]:
-    clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-    with (folder / "log").open("wb") as log:
-        return subprocess.Popen(
-            [environment.executable, "-s", server.__file__, folder, jobs],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=clean,
-            cwd=folder,
-            start_new_session=os.name == "posix",
-        )
-
-
 def _kill(process: int) -> None:
     """A worker that is stuck in a library does not see that its host is gone."""
     if process:
@@ -203,39 +224,3 @@ def _kill(process: int) -> None:
                 os.killpg(process, signal.SIGKILL)
             else:
                 os.kill(process, signal.SIGTERM)
-
-
-def not_installed(isolation: Isolation) -> OptimError:
-    """The environment is not there, or was made for another version of the plugin."""
-    return OptimError.usage(
-        "not-installed-isolated",
-        f"plugin {isolation.plugin} has no environment that fits its version",
-        "its libraries cannot live beside optim's",
-        f"optim plugins install {isolation.plugin}",
-    )
-
-
-def worker_failed(isolation: Isolation, what: str, log: Path) -> OptimError:
-    """The worker itself did not come through; ``log`` is what it printed."""
-    said: list[str] = []
-    with contextlib.suppress(OSError):
-        said = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-    cause = what + (f"; its log ends: {said[-1][:300]}" if said else "")
-    return OptimError(
-        "isolated-worker-failed",
-        f"the worker of plugin {isolation.plugin} failed",
-        cause,
-        "run it again: another worker is started; if it fails each time, make its environment again: "
-        f"optim plugins remove {isolation.plugin} && optim plugins install {isolation.plugin}",
-        status=ExitStatus.INTERNAL,
-    )
-
-
-def job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimError:
-    """The job raised."""
-    what = f"{job} of plugin {isolation.plugin} failed"
-    message = str(error.get("message", ""))[:_MOST_CHARACTERS]
-    if is_disk_full(error.get("errno")):
-        return OptimError.usage("disk-full", what, message, "free some space: optim cache prune")
-    fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
-    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)
