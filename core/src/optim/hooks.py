@@ -121,8 +121,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
 """Names that users know, by kind, with the only plugin that may use each. If several plugins use another name, the
-plugin whose
-name it begins with has it (``acme-npu``: plugin ``acme``); otherwise optim uses none of them."""
+plugin whose name it begins with has it (``acme-npu``: plugin ``acme``); otherwise optim uses none of them."""
 
 
 @dataclass(frozen=True, slots=True)
