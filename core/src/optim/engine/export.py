@@ -1,7 +1,4 @@
-"""For plugin ``export`` of optim-plugins: what the pipeline of exports needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``export`` of optim-plugins: what the pipeline of exports needs of the engine."""
 
 from __future__ import annotations
 
