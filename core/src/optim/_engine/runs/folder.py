@@ -26,16 +26,7 @@ from typing import Self
 from filelock import FileLock
 
 from optim._engine.locks import LockBusyError, acquire
-from optim._engine.runs.mark import (
-    MARK_FILE,
-    TEMPORARY_PREFIX,
-    Finished,
-    RunMark,
-    new_mark,
-    read_mark,
-    utc_now,
-    write_mark,
-)
+from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, Finished, new_mark, read_mark, utc_now, write_mark
 from optim._engine.runs.session_file import MODEL_FILE
 from optim.errors import OptimError, is_disk_full, some_of
 
@@ -44,20 +35,17 @@ ASIDE_FOLDER = "not-delivered"
 
 
 class RunFolder:
-    """A claimed run folder; as a context manager it gives an unpublished claim back.
+    """A claimed run folder, until its lock is released; as a context manager it gives an unpublished claim back.
 
     Attributes:
         earlier: the finished run whose files lie in it, if there is one.
     """
 
-    def __init__(self, path: Path, mark: RunMark, lock: FileLock, *, created: bool, before: RunMark | None) -> None:
-        self.path = path
-        self.earlier = mark.holds
-        self._mark = mark
-        self._lock = lock
-        self._created = created
-        self._before = before
-        self._open = True
+    def __init__(self, path: Path, key: str, lock: FileLock, *, created: bool) -> None:
+        self.path, self._lock, self._created = path, lock, created
+        self._before = read_mark(path)
+        self.earlier = self._before.holds if self._before is not None else None
+        self._mark = new_mark(key, self.earlier)
 
     @classmethod
     def claim(cls, path: Path, key: str = "") -> RunFolder:
@@ -78,10 +66,9 @@ class RunFolder:
                 _require_ours(path)
                 created = not path.is_dir()
                 path.mkdir(parents=True, exist_ok=True)
-                before = read_mark(path)
-                mark = new_mark(key, before.holds if before else None)
+                claimed = cls(path, key, lock, created=created)
                 try:
-                    write_mark(path, mark)
+                    write_mark(path, claimed._mark)
                 except OSError:
                     if created:
                         path.rmdir()
@@ -89,7 +76,7 @@ class RunFolder:
         except BaseException:
             lock.release()
             raise
-        return cls(path, mark, lock, created=created, before=before)
+        return claimed
 
     def publish(self, write: Callable[[Path], None]) -> None:
         """Fill the folder, in place of what an earlier run left there.
@@ -98,14 +85,19 @@ class RunFolder:
             OptimError[disk-full]: what was there before is still there.
             OptimError[not-our-folder]: the user has a file of a name that the run writes.
         """
-        with self._filled(stage_of(self.path), write) as stage:
-            for entry in users_entries(self.path):
+        new = _beside(self.path, "new") if _can_rename(self.path) else self._new_inside
+        with self._filled(new, write) as stage:
+            for entry in _users_entries(self.path):
                 if (stage / entry.name).exists():
                     raise _not_ours(entry)
             files = tuple(sorted(entry.name for entry in stage.iterdir()))
             mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
             write_mark(stage, mark)
-            swap_in(stage, self.path)
+            _swap_in(stage, self.path)
+
+    @property
+    def _new_inside(self) -> Path:
+        return self.path / f"{TEMPORARY_PREFIX}new"
 
     @property
     def holds_a_model(self) -> bool:
@@ -123,7 +115,7 @@ class RunFolder:
         aside = self.path / ASIDE_FOLDER
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
             raise _not_ours(aside)
-        with self._filled(self.path / f"{TEMPORARY_PREFIX}new", write) as stage:
+        with self._filled(self._new_inside, write) as stage:
             files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
             write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
             shutil.rmtree(aside, ignore_errors=True)
@@ -140,22 +132,22 @@ class RunFolder:
                 yield stage
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
-        self._close()
+        self._lock.release()
 
     def abandon(self) -> None:
         """Give the claim back: an earlier result is marked as it was, an empty folder is removed."""
-        if not self._open:
+        if not self._lock.is_locked:
             return
         try:
             with _disk_errors(self.path, claiming=False):
-                if self._before is not None and self._before.holds is not None:
+                if self._before is not None and self.earlier is not None:
                     write_mark(self.path, self._before)
                 else:
                     (self.path / MARK_FILE).unlink(missing_ok=True)
                     if self._created and not any(self.path.iterdir()):
                         self.path.rmdir()
         finally:
-            self._close()
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -167,16 +159,10 @@ class RunFolder:
         with suppress(OSError, OptimError) if error is not None else nullcontext():
             self.abandon()
 
-    def _close(self) -> None:
-        self._open = False
-        self._lock.release()
-
 
 def report_folder(path: Path, *, delivered: bool) -> Path:
     """Returns where the newest run wrote its report, in a run folder that it filled."""
-    mark = read_mark(path)
-    kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
-    return path / ASIDE_FOLDER if kept else path
+    return path / ASIDE_FOLDER if not delivered and MODEL_FILE in _files_of_runs(path) else path
 
 
 def report_page(folder: Path) -> Path:
@@ -262,25 +248,29 @@ def _can_rename(path: Path) -> bool:
     return not stands_inside and not os.path.ismount(path) and os.access(path.parent, os.W_OK | os.X_OK)
 
 
-def stage_of(path: Path) -> Path:
-    """Returns where the new folder is written."""
-    return path.with_name(f".{path.name}.optim-new") if _can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
+def _beside(path: Path, state: str) -> Path:
+    """Returns the place of the old or of the new folder, while both are there."""
+    return path.with_name(f".{path.name}.optim-{state}")
 
 
-def users_entries(folder: Path) -> list[Path]:
-    """The files and folders in a run folder that no run wrote."""
+def _files_of_runs(folder: Path) -> tuple[str, ...]:
+    """The names that an earlier run wrote into a folder."""
     mark = read_mark(folder)
-    ours = {MARK_FILE, *(mark.holds.files if mark and mark.holds else ())}
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
-    return [entry for entry in entries if entry.name not in ours]
+    return mark.holds.files if mark is not None and mark.holds is not None else ()
 
 
-def swap_in(stage: Path, path: Path) -> None:
+def _users_entries(folder: Path) -> list[Path]:
+    """The files and folders in a run folder that no run wrote."""
+    ours = {MARK_FILE, *_files_of_runs(folder)}
+    return [one for one in folder.iterdir() if one.name not in ours and not one.name.startswith(TEMPORARY_PREFIX)]
+
+
+def _swap_in(stage: Path, path: Path) -> None:
     """Give ``path`` the contents of ``stage``, and keep the user's own files there."""
     if stage.parent == path:
         _replace_files(stage, path)
         return
-    old = _old_of(path)
+    old = _beside(path, "old")
     shutil.copymode(path, stage)
     os.replace(path, old)
     try:
@@ -295,13 +285,13 @@ def recover(path: Path) -> None:
     """Put right what a killed process left around ``path``."""
     if not path.name:
         return  # the root: nothing lies beside it
-    old = _old_of(path)
+    old = _beside(path, "old")
     if old.is_dir():
         if path.exists():
             _discard(old, path)
         else:
             os.replace(old, path)
-    _remove(path.with_name(f".{path.name}.optim-new"))
+    _remove(_beside(path, "new"))
     if read_mark(path) is not None:
         for left in path.glob(f"{TEMPORARY_PREFIX}*"):
             _remove(left)
@@ -309,7 +299,7 @@ def recover(path: Path) -> None:
 
 def _discard(old: Path, path: Path) -> None:
     """Delete the old folder, after the user's own files moved over."""
-    for entry in users_entries(old):
+    for entry in _users_entries(old):
         if not (path / entry.name).exists():
             os.replace(entry, path / entry.name)
     _remove(old)
@@ -317,13 +307,12 @@ def _discard(old: Path, path: Path) -> None:
 
 def _replace_files(stage: Path, path: Path) -> None:
     """The mark comes last: it says which files belong together."""
-    mark = read_mark(path)
     new = {entry.name for entry in stage.iterdir()}
     for name in sorted(new - {MARK_FILE}):
         if (stage / name).is_dir():
             _remove(path / name)
         os.replace(stage / name, path / name)
-    for name in set(mark.holds.files if mark and mark.holds else ()) - new:
+    for name in set(_files_of_runs(path)) - new:
         _remove(path / name)
     os.replace(stage / MARK_FILE, path / MARK_FILE)
 
@@ -344,7 +333,3 @@ def _has_mounts(folder: Path) -> bool:
     folder = folder.resolve()
     places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
     return any(folder == place or folder in place.parents for place in places)
-
-
-def _old_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.optim-old")

@@ -65,13 +65,11 @@ def new_mark(key: str, holds: Finished | None) -> RunMark:
 
 def read_mark(folder: Path) -> RunMark | None:
     """The mark of a folder; None where it is not ours."""
-    from pydantic import ValidationError
-
     from optim.jobs.wire import from_wire
 
     try:
         return from_wire(RunMark, read_json(folder / MARK_FILE))
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError):
         return None
 
 

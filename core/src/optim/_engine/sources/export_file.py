@@ -80,8 +80,6 @@ def read_export_file(folder: Path) -> ExportFile | None:
     Raises:
         OptimError[bad-export-file]: it is not what :func:`write_export_file` writes.
     """
-    from pydantic import ValidationError
-
     from optim.jobs.wire import from_wire
 
     path = folder / EXPORT_FILE
@@ -91,7 +89,7 @@ def read_export_file(folder: Path) -> ExportFile | None:
         found = from_wire(ExportFile, read_json(path))
         for name, component in found.components.items():
             _require_inside(name, component.file)
-    except (ValueError, ValidationError) as error:
+    except ValueError as error:
         raise OptimError(
             "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"
         ) from error
