@@ -97,16 +97,12 @@ class Outcome(Verdict):
     Attributes:
         target: where what is delivered runs; where the original ran, where nothing is delivered.
         key: of the finished run in the cache.
-        versions: of the packages involved.
         packages: distribution and version by plugin.
-        cached: whether the whole run was served from the cache.
-        seconds: of the whole run.
-        first_s: of the run that was made before, where this one was served from the cache.
-        search_s: of the search.
+        first_s: seconds of the run that was made before, if this one was served from the cache; else None.
         announced_s: for the whole run, given or announced; None where nothing bounded it.
         notes: what there was no time for.
-        computed: jobs run.
-        from_cache: answers taken from the cache.
+        computed: number of jobs that ran.
+        from_cache: number of answers from the cache.
         export: how this run exported the original, as the report has it; empty if it came as an ONNX model.
         known: what is known of the export that the original comes from, of this run or an earlier one.
         loader: whether onnxruntime can open what is delivered.
@@ -128,9 +124,8 @@ class Outcome(Verdict):
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     packages: dict[str, tuple[str, str]] = field(default_factory=dict)
-    cached: bool = False
     seconds: float = 0.0
-    first_s: float = 0.0
+    first_s: float | None = None
     search_s: float = 0.0
     announced_s: float | None = None
     notes: tuple[str, ...] = ()

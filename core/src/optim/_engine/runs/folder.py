@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from filelock import FileLock
 
@@ -29,6 +29,8 @@ from optim._engine.locks import LockBusyError, acquire
 from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, Finished, new_mark, read_mark, utc_now, write_mark
 from optim._engine.runs.session_file import MODEL_FILE
 from optim.errors import OptimError, is_disk_full, some_of
+
+T = TypeVar("T")
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
@@ -78,7 +80,7 @@ class RunFolder:
             raise
         return claimed
 
-    def publish(self, write: Callable[[Path], None]) -> None:
+    def publish(self, write: Callable[[Path], T]) -> T:
         """Fill the folder, in place of what an earlier run left there.
 
         Raises:
@@ -86,7 +88,8 @@ class RunFolder:
             OptimError[not-our-folder]: the user has a file of a name that the run writes.
         """
         new = _beside(self.path, "new") if _can_rename(self.path) else self._new_inside
-        with self._filled(new, write) as stage:
+        with self._filled(new) as stage:
+            written = write(stage)
             for entry in _users_entries(self.path):
                 if (stage / entry.name).exists():
                     raise _not_ours(entry)
@@ -94,17 +97,13 @@ class RunFolder:
             mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
             write_mark(stage, mark)
             _swap_in(stage, self.path)
+        return written
 
     @property
     def _new_inside(self) -> Path:
         return self.path / f"{TEMPORARY_PREFIX}new"
 
-    @property
-    def holds_a_model(self) -> bool:
-        """Whether an earlier run delivered one."""
-        return self.earlier is not None and MODEL_FILE in self.earlier.files
-
-    def publish_aside(self, write: Callable[[Path], None]) -> None:
+    def publish_aside(self, write: Callable[[Path], T]) -> T:
         """Fill :data:`ASIDE_FOLDER`, and leave what an earlier run delivered as it is.
 
         Raises:
@@ -115,20 +114,21 @@ class RunFolder:
         aside = self.path / ASIDE_FOLDER
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
             raise _not_ours(aside)
-        with self._filled(self._new_inside, write) as stage:
+        with self._filled(self._new_inside) as stage:
+            written = write(stage)
             files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
             write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
             shutil.rmtree(aside, ignore_errors=True)
             os.replace(stage, aside)
+        return written
 
     @contextmanager
-    def _filled(self, stage: Path, write: Callable[[Path], None]) -> Iterator[Path]:
-        """Fills a new folder, which the caller then moves to its place, and ends the claim."""
+    def _filled(self, stage: Path) -> Iterator[Path]:
+        """Makes a folder that the caller fills and moves to its place, and ends the claim."""
         with _disk_errors(self.path, claiming=False):
             shutil.rmtree(stage, ignore_errors=True)
             try:
                 stage.mkdir()
-                write(stage)
                 yield stage
             finally:
                 shutil.rmtree(stage, ignore_errors=True)

@@ -56,11 +56,7 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
 
 
 def _searched(ending: _Ending) -> Verdict:
-    """The verdict of a search that can time what it finds.
-
-    Raises:
-        TimingFailed: it cannot.
-    """
+    """The verdict of a search that can time what it finds."""
     original = Measured(ending.bench.original, ITSELF)
     objective = ending.selection.objective
     if objective.is_accuracy and not objective.objection(original) and not ending.plan.forced():
@@ -115,11 +111,7 @@ def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
 
 
 def _decided(contest: Contest, base: Workbench) -> Verdict:
-    """The verdict where the baseline can be timed.
-
-    Raises:
-        TimingFailed: it cannot.
-    """
+    """The verdict where the baseline can be timed."""
     contest.time_originals()
     best, undecided = _won_again(contest), ""
     if best is not None and best[1].beam.recall.stands(best[0]):

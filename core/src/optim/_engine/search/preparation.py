@@ -157,11 +157,7 @@ class Preparation:
         self.say = lambda text: say(f"{target}: {text}")
 
     def arrive(self, target: Target) -> arrival.Answer:
-        """Run the original on another target, and compare; after :meth:`prepare`.
-
-        Raises:
-            OptimError: why it does not run there.
-        """
+        """Run the original on another target, and compare; after :meth:`prepare`."""
         from optim._engine.jobs import arrival
 
         self.say(f"running the original on {target.name}")
@@ -241,10 +237,6 @@ class Preparation:
 
         Returns:
             The model's inputs, in the sizes that these options leave.
-
-        Raises:
-            OptimError[pass-failed]: one of them broke, or did not come back.
-            OptimError: what one of them refuses.
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         asked_for = (*self.settings.named, *(self.settings.chain or ()))
@@ -459,11 +451,7 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
 def export_source(
     settings: RunSettings, registry: Registry, store: Store, say: Say, target: Target, *, fresh: bool = False
 ) -> Sequence[ExportedGraph]:
-    """The components of the source of a run, exported to run on a target.
-
-    Raises:
-        OptimError: the source cannot be loaded or exported, or no plugin does it.
-    """
+    """The components of the source of a run, exported to run on a target."""
     assert settings.export is not None
     choice = Choice({named.name: named.options for named in settings.named}, settings.without)
     timeout_s, fresh = settings.needed_timeout_s, fresh or settings.fresh

@@ -26,11 +26,7 @@ from optim.target import Target
 def verify_models(
     reference: Path, other: Path, asked: RunSettings, say: Say, *, other_target: str = ""
 ) -> Verification:
-    """Compare every output of ``other`` with ``reference`` on the same feeds.
-
-    Raises:
-        OptimError: a model, the feeds or the target cannot be used.
-    """
+    """Compare every output of ``other`` with ``reference`` on the same feeds."""
     elsewhere = require_target(load_registry(), other_target) if other_target else None
     asked.require_sound()
     with workbench_for(reference, asked, say, [other]) as (bench, _):
@@ -43,9 +39,6 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
 
     The model runs ``elsewhere``, or where the reference does.
-
-    Raises:
-        OptimError: the model cannot be used.
     """
     candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
     result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
