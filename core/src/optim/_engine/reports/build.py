@@ -20,7 +20,6 @@ from optim._engine.search.objective import figures_of
 from optim._engine.search.rows import smallest_size
 from optim._engine.search.state import Attempt, Candidate, Measured
 from optim._engine.search.targets.entrants import TargetOutcome
-from optim._engine.sources.exported import SourceDrift
 from optim.cli_kit.output import options_text
 from optim.goal import GenerationTimes, Ratio
 from optim.providers.names import CPU
@@ -28,7 +27,7 @@ from optim.providers.names import CPU
 
 def build_report(outcome: Outcome) -> schema.Report:
     """The report of a run."""
-    settings, where = outcome.settings, outcome.machine or asdict(this_machine())
+    settings, prepared, where = outcome.settings, outcome.prepared, outcome.machine or asdict(this_machine())
     machine = schema.MachineReport.model_validate({**where, "device": outcome.target.hardware})
     blamed = (attempt.blame.section for attempt in outcome.attempts if attempt.blame is not None)
     return schema.Report(
@@ -39,12 +38,11 @@ def build_report(outcome: Outcome) -> schema.Report:
         baseline=outcome.baseline,
         targets=tuple(map(_target, outcome.targets)),
         goal=settings.goal,
-        budget=schema.BudgetReport(
+        budget=schema.BudgetReport.of(
+            settings,
             max_drift=None if settings.lossless else settings.drift_limit,
-            lossless=settings.lossless,
             metric=settings.metric.text if settings.metric else None,
             max_loss=settings.max_loss.text if settings.max_loss else None,
-            max_mismatch=settings.max_mismatch,
             bounds=tuple(_bounds(outcome)),
         ),
         original=_original(outcome),
@@ -54,9 +52,14 @@ def build_report(outcome: Outcome) -> schema.Report:
         points=tuple(_point(point, outcome) for point in outcome.points),
         key=outcome.key,
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
-        feeds=_feeds(outcome),
-        tolerance=outcome.prepared.tolerance,
-        device=schema.DeviceReport(**asdict(outcome.prepared.device)) if outcome.prepared.device is not None else None,
+        feeds=schema.FeedsReport.of(
+            prepared,
+            samples=prepared.available,
+            compared=len(prepared.compared),
+            assumptions=tuple(schema.Assumption(input=name, text=text) for name, text in prepared.assumptions),
+        ),
+        tolerance=prepared.tolerance,
+        device=schema.DeviceReport.of(prepared.device) if prepared.device is not None else None,
         notes=(*notes(outcome), *_few_cores(outcome, machine)),
         checks=outcome.checks,
         machine=machine,
@@ -64,12 +67,7 @@ def build_report(outcome: Outcome) -> schema.Report:
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
         seconds=outcome.seconds,
-        search=schema.SearchReport(
-            computed=outcome.computed,
-            from_cache=outcome.from_cache,
-            seconds=outcome.search_s,
-            budget_seconds=outcome.announced_s,
-        ),
+        search=schema.SearchReport.of(outcome, seconds=outcome.search_s, budget_seconds=outcome.announced_s),
         viewer=outcome.target.viewer,
         cached=outcome.first_s is not None,
         first_seconds=outcome.first_s,
@@ -109,9 +107,8 @@ def _bounds(outcome: Outcome) -> Iterator[schema.BoundReport]:
         found = replace(found, size_bytes=smallest_size(outcome.attempts) or found.size_bytes)
     for bound in outcome.bounds:
         amount = bound.goal.amount(found)
-        yield schema.BoundReport(
-            figure=bound.figure,
-            most=bound.most,
+        yield schema.BoundReport.of(
+            bound,
             unit=bound.goal.unit,
             value=amount.value if amount is not None else None,
             interval=(amount.low, amount.high) if amount is not None and amount.is_sure else None,
@@ -153,21 +150,11 @@ def _export(outcome: Outcome) -> schema.ExportReport | None:
     if not outcome.export:
         return None
     found = outcome.result.source if outcome.result is not None else None
-    return schema.ExportReport.model_validate(
-        {**outcome.export, "result_drift": _source_drift(found) if found else None}
-    )
-
-
-def _source_drift(found: SourceDrift) -> schema.SourceDriftReport:
-    return schema.SourceDriftReport(
-        drift=drift_report(found.drift),
-        samples=found.samples,
-        trials=found.trials,
-        skipped=found.skipped,
-        worst=f"output '{found.output}' {found.place}" if found.output else "",
-        limit=found.limit,
-        note=found.note,
-    )
+    result_drift = None
+    if found is not None:
+        worst = f"output '{found.output}' {found.place}" if found.output else ""
+        result_drift = schema.SourceDriftReport.of(found, drift=drift_report(found.drift), worst=worst)
+    return schema.ExportReport.model_validate({**outcome.export, "result_drift": result_drift})
 
 
 def _result(outcome: Outcome) -> schema.ResultReport | None:
@@ -176,7 +163,8 @@ def _result(outcome: Outcome) -> schema.ResultReport | None:
         return None
     timed = outcome.timed
     ready = timed.ready if timed is not None else None
-    return schema.ResultReport(
+    return schema.ResultReport.of(
+        outcome,
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
@@ -186,18 +174,14 @@ def _result(outcome: Outcome) -> schema.ResultReport | None:
         executed_on=dict(outcome.timing.ready.executed_on) if outcome.timing and outcome.timing.ready else {},
         drift=drift_report(found.candidate.drift, worst_question(found.comparisons)),
         task=_task(outcome, found.candidate.task),
-        operators=outcome.operators,
         operator_ms=_operator_ms(found, outcome),
         outputs=tuple(map(schema.OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
-        loader=outcome.loader,
         start=_start(ready),
         batch=ready.batch if ready else None,
         throughput=throughput_report(timed.throughput if timed else None),
         goal_ratio=goal_ratio_report(found.lane.goal),
         generation=generation_report(found.lane.generation),
-        load_script=outcome.load_script,
-        requirements=outcome.requirements,
         kernels=ready.kernels if ready else (),
     )
 
@@ -245,45 +229,35 @@ def _latency_ms(found: Measured, outcome: Outcome) -> float | None:
 
 
 def _target(row: TargetOutcome) -> schema.TargetReport:
-    return schema.TargetReport(
-        name=row.name,
+    return schema.TargetReport.of(
+        row,
         runtime=row.target.runs_on if row.target else "",
         status=row.status.value,
-        reason=row.reason,
         baseline=row.is_baseline,
         original_ratio=row.ratio,
         original_ratio_ci=row.interval,
         original_drift=drift_report(row.drift) if row.ratio is not None else None,
-        best_ratio=row.best_ratio,
-        versions=dict(row.versions),
     )
 
 
 def _step(attempt: Attempt, outcome: Outcome) -> schema.StepReport:
     step = attempt.step
     against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
-    return schema.StepReport(
+    return schema.StepReport.of(
+        attempt,
         stage=step.stage.value,
         pass_name=step.pass_name,
         plugin=step.plugin,
         options=step.options,
-        on=attempt.on,
         status=attempt.status.value,
         reason=attempt.why,
         ratio_to_original=attempt.ratio,
         ratio_ci=_interval(attempt.timing),
-        size_bytes=attempt.size_bytes,
         ratio_to_best=against,
         drift=drift_report(attempt.drift) if attempt.drift else None,
         task_value=attempt.task.value if attempt.task else None,
         task_loss=attempt.task.loss if attempt.task else None,
-        seconds=attempt.seconds,
-        counts=attempt.counts,
-        notes=attempt.notes,
-        not_here=attempt.not_here,
-        printed=attempt.printed,
         target=attempt.target or outcome.baseline,
-        trace=attempt.trace,
         blame=dict(attempt.blame.details or {}) if attempt.blame else None,
     )
 
@@ -293,7 +267,8 @@ def _point(point: Measured, outcome: Outcome) -> schema.PointReport:
     result = outcome.result.candidate if outcome.result is not None else None
     delivered = result is not None and (result.target, result.digest) == (candidate.target, candidate.digest)
     words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
-    return schema.PointReport(
+    return schema.PointReport.of(
+        point,
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
         latency_ms=_latency_ms(point, outcome),
@@ -304,8 +279,6 @@ def _point(point: Measured, outcome: Outcome) -> schema.PointReport:
         drift=drift_report(candidate.drift),
         task_value=candidate.task.value if candidate.task else None,
         lossy=candidate.is_lossy,
-        proven=point.proven,
-        within=point.within,
         delivered=delivered,
         target=candidate.target or outcome.baseline,
     )
@@ -317,42 +290,18 @@ def _task(outcome: Outcome, figure: TaskFigure | None) -> schema.TaskReport | No
     if use is None:
         return None
     found = figure or TaskFigure(use.original, use.original, 0.0, 0.0, len(use.samples))
-    return schema.TaskReport(
-        metric=use.metric.text,
-        higher_is_better=use.higher_is_better,
-        original=found.original,
-        value=found.value,
-        loss=found.loss,
-        standard_error=found.error,
-        samples=found.samples,
-    )
-
-
-def _feeds(outcome: Outcome) -> schema.FeedsReport:
-    prepared = outcome.prepared
-    return schema.FeedsReport(
-        origin=prepared.origin,
-        samples=prepared.available,
-        held_out=prepared.held_out,
-        compared=len(prepared.compared),
-        assumptions=tuple(schema.Assumption(input=name, text=text) for name, text in prepared.assumptions),
-    )
+    about = {"metric": use.metric.text, "higher_is_better": use.higher_is_better}
+    return schema.TaskReport.of(found, **about, standard_error=found.error)
 
 
 def drift_report(drift: Drift, at: str = "") -> schema.DriftReport:
     """How far outputs are, beside what a further sample may be."""
-    return schema.DriftReport(
-        relative_error=drift.relative_error,
-        at=at,
-        max_abs=drift.max_abs,
-        cosine=drift.cosine,
-        foreseen=max(drift.relative_error, drift.foreseen),
-    )
+    return schema.DriftReport.of(drift, at=at, foreseen=max(drift.relative_error, drift.foreseen))
 
 
 def goal_ratio_report(found: Ratio | None) -> schema.GoalRatioReport | None:
     """Returns the figures of the delivered model; None if the goal has no clock of its own."""
-    return schema.GoalRatioReport(value=found.value, ci=found.interval, rounds=found.rounds) if found else None
+    return schema.GoalRatioReport.of(found, ci=found.interval) if found else None
 
 
 def _start(ready: Ready | None) -> schema.StartReport | None:
@@ -382,12 +331,12 @@ def throughput_report(found: Throughput | None) -> schema.ThroughputReport | Non
     if found is None:
         return None
     served = found.served
-    return schema.ThroughputReport(
-        how=served.serving.text,
+    return schema.ThroughputReport.of(
+        served,
         **asdict(served.serving),
+        how=served.serving.text,
         samples_per_second=found.samples_per_s,
         calls_ms=found.calls,
-        limit_ms=served.limit_ms,
         as_it_came=served.tried[0].samples_per_s or None,
         tried=tuple(
             schema.TriedReport(
@@ -398,5 +347,4 @@ def throughput_report(found: Throughput | None) -> schema.ThroughputReport | Non
             )
             for one in served.tried
         ),
-        note=served.note,
     )

@@ -112,7 +112,7 @@ class Outcome(Verdict):
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
         machine: what the report says of the machine where it was timed, as JSON values; empty: it was this one.
-        layouts: in which what is delivered was written too; of this time, and never of an earlier run.
+        layouts: in which what is delivered was written too.
     """
 
     settings: RunSettings

@@ -8,12 +8,11 @@ compete, as that of ``baseline`` does: below 1 is faster.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from optim._engine.gate.drift import BatchDrift, OutputComparison
+from optim._engine.gate.drift import BatchDrift
 from optim._engine.goals.calls import Percentiles
 from optim.after_run import Section
 from optim.backend import Check, KernelCount
@@ -45,6 +44,12 @@ class Part(BaseModel):
 
     # built when first used: a report has few of its parts, and classes that nobody uses cost 0.02 s of every command
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """Returns what a record says: its attributes with the names of fields, and ``others`` in place of them."""
+        same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
+        return cls(**same | others)
 
 
 class DriftReport(Part):
@@ -322,12 +327,11 @@ class OutputReport(Part):
     unjudged: str = Field(default="", description="reason why the samples cannot show an error; empty if they can")
 
     @classmethod
-    def of(cls, found: OutputComparison) -> OutputReport:
-        """The report of a comparison; texts and whole numbers have no figures of floats."""
-        values = asdict(found)
-        if found.mismatched is not None:
-            values |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
-        return cls(**values)
+    def of(cls, record: object, **others: Any) -> Self:
+        """The report of an output's comparison; texts and whole numbers have no figures of floats."""
+        if getattr(record, "mismatched", None) is not None:
+            others |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
+        return super().of(record, **others)
 
 
 class ShapeReport(Part):

@@ -49,10 +49,13 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
         verdict = _searched(_Ending(bench, beam, plan, beam.selection()))
     except TimingFailed as failed:
         beam.board.conclude(bench.original, stopped=_STOPPED)
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        return Verdict(RunStatus.FAILED, what, None, beam.board.attempts, points=beam.board.points())
+        return Verdict(RunStatus.FAILED, _why(failed), None, beam.board.attempts, points=beam.board.points())
     verdict.searches = ((bench, beam.board),)
     return verdict
+
+
+def _why(failed: TimingFailed) -> str:
+    return f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
 
 
 def _searched(ending: _Ending) -> Verdict:
@@ -83,9 +86,7 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     try:
         verdict = _decided(contest, base)
     except TimingFailed as failed:
-        stopped = _STOPPED
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        verdict = Verdict(RunStatus.FAILED, what, None, [])
+        stopped, verdict = _STOPPED, Verdict(RunStatus.FAILED, _why(failed), None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
     for one in contest.entrants:
@@ -99,26 +100,30 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     )
 
 
-def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
-    """The winner of an earlier run, if it is better than the original in the proof; None otherwise."""
-    recalled = contest.recalled()
-    if recalled is None:
-        return None
-    one, ranking = recalled
-    ending = _ending_of(one, one.bench)
-    winner = ending.decided(ranking)
-    return None if winner is None else (winner, one, ending)
-
-
 def _decided(contest: Contest, base: Workbench) -> Verdict:
     """The verdict where the baseline can be timed."""
+    best: tuple[Measured, Entrant, _Ending] | None = None
+    undecided = ""
     contest.time_originals()
-    best, undecided = _won_again(contest), ""
+    if (recalled := contest.recalled()) is not None:
+        one, ranking = recalled
+        ending = _ending_of(one, one.bench)
+        if (winner := ending.decided(ranking)) is not None:
+            best = winner, one, ending
     if best is not None and best[1].beam.recall.stands(best[0]):
         contest.end_with(best[1])
     else:
         contest.run()
-        best, undecided = _best_of(contest, best)
+        for one in contest.order:
+            if best is not None and not contest.may_beat(one, best[0], best[1]):
+                continue
+            ending = _ending_of(one, one.bench)
+            winner = ending.decided(one.ranking)
+            if winner is None:
+                one.reason = "no candidate is better than the baseline in the final timing"
+                undecided = undecided or ending.selection.undecided
+            elif best is None or contest.is_better((winner, one), (best[0], best[1])):
+                best = winner, one, ending
     if best is not None:
         best[1].beam.recall.keep(best[0])
         return best[2].delivery(best[0])
@@ -129,24 +134,6 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
     return _ending_of(nearest, base).nothing_better(undecided)
-
-
-def _best_of(
-    contest: Contest, best: tuple[Measured, Entrant, _Ending] | None
-) -> tuple[tuple[Measured, Entrant, _Ending] | None, str]:
-    """The best that is proven on any target, and what is undecided; ``best`` was proven before."""
-    undecided = ""
-    for one in contest.order:
-        if best is not None and not contest.may_beat(one, best[0], best[1]):
-            continue
-        ending = _ending_of(one, one.bench)
-        winner = ending.decided(one.ranking)
-        if winner is None:
-            one.reason = "no candidate is better than the baseline in the final timing"
-            undecided = undecided or ending.selection.undecided
-        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, ending
-    return best, undecided
 
 
 def _ending_of(one: Entrant, bench: Workbench) -> _Ending:
@@ -182,11 +169,10 @@ class _Ending:
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
-            name = first.name
             self.beam.board.conclude(self.bench.original)
-            tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
-            why = next(iter(self.selection.objections), undecided or tried)
-            return self.not_held(f"{name} {first.why}, but it failed: {why}")
+            tried = [row for row in self.beam.board.attempts if row.status is not StepStatus.SKIPPED]
+            why = next(iter(self.selection.objections), undecided or failures(tried, first.name))
+            return self.not_held(f"{first.name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
         if broken := self.selection.objective.original_objection(self.bench.original):
             self.beam.board.conclude(self.bench.original)

@@ -66,15 +66,14 @@ class Pick:
 
 def choose(points: Sequence[Measured], wanted: str) -> Measured:
     """The point that a word or a number names."""
-    front = [point for point in points if point.number]
+    front = {str(point.number): point for point in points if point.number}
     if not front:
         raise nothing_to_pick(wanted)
     if wanted in _ORDERS:
-        return min(front, key=_ORDERS[wanted])
-    by_number = {str(point.number): point for point in front}
-    if wanted not in by_number:
-        raise _unknown_point(wanted, [*_ORDERS, *by_number])
-    return by_number[wanted]
+        return min(front.values(), key=_ORDERS[wanted])
+    if wanted not in front:
+        raise _unknown_point(wanted, [*_ORDERS, *front])
+    return front[wanted]
 
 
 def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
@@ -87,7 +86,7 @@ def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
 
 
 def nothing_to_pick(wanted: str) -> OptimError:
-    """The error for a run without points, of its front at least."""
+    """The error for a run without points on its front."""
     return OptimError.usage(
         "no-points",
         f"this run has no result to pick: {wanted}",

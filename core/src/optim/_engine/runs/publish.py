@@ -67,10 +67,8 @@ def write_run(
         if files is not None:
             note = carry_files(files.folder, folder, links=files.links).note
             outcome.notes = (*outcome.notes, *filter(None, [note]))
-        outcome.layouts = ()
         if layouts is not None:
-            deliverer, data = find_deliverer(registry), outcome.settings.data
-            outcome.layouts = deliverer.add(registry, layouts, folder, say, data)
+            outcome.layouts = find_deliverer(registry).add(registry, layouts, folder, say, outcome.settings.data)
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     renderer = None

@@ -322,7 +322,8 @@ class Preparation:
             os.utime(folders)
         self.keys.hold_to(self.prepared, model)
         if self.prepared.inexact is not None:
-            self._require(self.prepared.inexact.pass_name)
+            self.target = replace(self.target, requires=(*self.target.requires, self.prepared.inexact.pass_name))
+            self.place = replace(self.place, target=self.target)
         task = self.prepared.task
         self.reference = Reference(
             folder / "feeds",
@@ -341,7 +342,9 @@ class Preparation:
         data = self.settings.data
         names = names_in_messages(model.path, self.settings.source)
         if self.elsewhere is not None and data is not None and Path(data).exists():
-            given = _carried(Path(data), folder)
+            given = folder / _GIVEN / Path(data).resolve().name
+            given.parent.mkdir()
+            (shutil.copytree if Path(data).is_dir() else shutil.copyfile)(data, given)
             names[str(given)], data = data, str(given)
         request = prepare.Request(
             model=model,
@@ -378,11 +381,6 @@ class Preparation:
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
-    def _require(self, name: str) -> None:
-        """Have the target require a further pass, which the original turned out to need."""
-        self.target = replace(self.target, requires=(*self.target.requires, name))
-        self.place = replace(self.place, target=self.target)
-
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""
         self.prepared = in_time(self.prepared, self.deadline)
@@ -410,13 +408,6 @@ class Preparation:
             doing=f"{what} {self.settings.source.name}",
             release=self.registry.offered("backend")[self.target.backend].plugin.release,
         )
-
-
-def _carried(data: Path, folder: Path) -> Path:
-    """The user's feeds where they travel with what else lies in the store."""
-    given = folder / _GIVEN / data.resolve().name
-    given.parent.mkdir()
-    return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
 
 
 def _ran_out(error: BaseException | None) -> bool:

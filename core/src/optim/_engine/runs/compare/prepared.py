@@ -122,8 +122,15 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
         graph, session = resolve(path)
         found = bench.ingest_file(graph)
         other = Candidate(found.model.with_session(session), found.size_bytes)
-    if not renamed:
-        _require_fed(bench, path, other.model)
+    fed = sorted(f"'{info.name}'" for info in bench.original.model.inputs)
+    lacking = [name for info in other.model.inputs if (name := f"'{info.name}'") not in fed]
+    if lacking and not renamed:  # a model that takes less is fed less
+        raise OptimError.usage(
+            "other-inputs",
+            f"{path} takes other inputs than {bench.settings.source}",
+            f"the samples lack {', '.join(lacking)}; they have {', '.join(fed)}",
+            f"give them the same names; optim inspect {path} shows its inputs",
+        )
     return other if exported is not None else _where_it_was_made_for(bench, path, other)
 
 
@@ -137,24 +144,6 @@ def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
             "optim inspect shows its inputs and operators",
         ).naming(names_in_messages(model.path, path))
     return result.ready
-
-
-def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
-    """Refuse a model that takes what the feeds do not have; one that takes less is fed less."""
-    first = bench.original.model
-    fed = {info.name for info in first.inputs}
-    lacking = [info.name for info in other.inputs if info.name not in fed]
-    if lacking:
-        raise OptimError.usage(
-            "other-inputs",
-            f"{path} takes other inputs than {bench.settings.source}",
-            f"the samples lack {_named(lacking)}; they have {_named(sorted(fed))}",
-            f"give them the same names; optim inspect {path} shows its inputs",
-        )
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
 
 
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:
