@@ -14,7 +14,7 @@ from optim._engine.api.request import require_models
 from optim._engine.goals.bounds import parse_bound
 from optim._engine.goals.generating import asked_workload
 from optim._engine.goals.known import find_goal
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import read_mark
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.naming import fetched, is_genai_folder, quiet
 from optim.errors import ExitStatus, OptimError

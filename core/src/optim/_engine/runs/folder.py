@@ -14,26 +14,97 @@ folder. Files are then replaced one by one, the mark last.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from filelock import FileLock
 
+from optim._engine.json_file import read_json
 from optim._engine.locks import LockBusyError, acquire
-from optim._engine.runs.mark import MARK_FILE, TEMPORARY_PREFIX, Finished, new_mark, read_mark, utc_now, write_mark
 from optim._engine.runs.session_file import MODEL_FILE
 from optim.errors import OptimError, is_disk_full, some_of
 
 T = TypeVar("T")
 
+MARK_FILE = "run.json"
+TEMPORARY_PREFIX = ".optim-"
+"""Names that begin so are ours, and may be left behind by a run that was killed."""
+
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The finished run whose files lie in the folder.
+
+    Attributes:
+        key: of everything the user asked for.
+        finished: when, ISO 8601 in UTC.
+        files: names that the run wrote; others in the folder are the user's own.
+    """
+
+    key: str
+    finished: str
+    files: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Files lie in the folder itself: a mark that names others is not one that optim wrote."""
+        for name in self.files:
+            if name in ("", ".", "..") or set(name) & set("/\\:\0"):  # on any system
+                raise ValueError(f"{name!r} is not the name of a file in the folder")
+
+
+@dataclass(frozen=True, slots=True)
+class RunMark:
+    """What ``run.json`` holds.
+
+    Attributes:
+        optim: version that wrote it.
+        status: of the newest run. A run that was killed stays ``running``.
+        started: when, ISO 8601 in UTC.
+        key: of everything the user asked for.
+        pid: process of the newest run.
+        holds: what lies in the folder; None before the first run has finished.
+    """
+
+    optim: str
+    status: Literal["running", "finished"]
+    started: str
+    key: str
+    pid: int
+    holds: Finished | None = None
+
+
+def read_mark(folder: Path) -> RunMark | None:
+    """The mark of a folder, ``run.json``; None where the folder is not ours."""
+    from optim.jobs.wire import from_wire
+
+    try:
+        return from_wire(RunMark, read_json(folder / MARK_FILE))
+    except (OSError, ValueError):
+        return None
+
+
+def write_mark(folder: Path, mark: RunMark) -> None:
+    """Replace the mark of a folder in one step."""
+    from optim.jobs.wire import to_wire
+
+    temporary = folder / f"{TEMPORARY_PREFIX}mark"
+    try:
+        temporary.write_text(json.dumps(to_wire(mark), indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, folder / MARK_FILE)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class RunFolder:
@@ -47,7 +118,8 @@ class RunFolder:
         self.path, self._lock, self._created = path, lock, created
         self._before = read_mark(path)
         self.earlier = self._before.holds if self._before is not None else None
-        self._mark = new_mark(key, self.earlier)
+        version = importlib.metadata.version("optim-core")
+        self._mark = RunMark(version, "running", _utc_now(), key, os.getpid(), self.earlier)
 
     @classmethod
     def claim(cls, path: Path, key: str = "") -> RunFolder:
@@ -94,7 +166,7 @@ class RunFolder:
                 if (stage / entry.name).exists():
                     raise _not_ours(entry)
             files = tuple(sorted(entry.name for entry in stage.iterdir()))
-            mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
+            mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, _utc_now(), files))
             write_mark(stage, mark)
             _swap_in(stage, self.path)
         return written
@@ -171,6 +243,10 @@ def report_page(folder: Path) -> Path:
 
     page = folder / PAGE_FILE
     return page if page.is_file() else folder / REPORT_FILE
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _not_ours(entry: Path) -> OptimError:

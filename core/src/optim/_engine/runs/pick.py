@@ -14,8 +14,7 @@ from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.delivering import find_deliverer
 from optim._engine.runs.execute import finished_run
-from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import RunFolder, read_mark
 from optim._engine.runs.publish import publish
 from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
