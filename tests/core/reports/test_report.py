@@ -17,7 +17,7 @@ from optim._engine.gate.drift import Drift
 from optim._engine.goals.bounds import Bound
 from optim._engine.machine import _from_cpuinfo, _instruction_sets, this_machine
 from optim._engine.reports.build import build_report
-from optim._engine.reports.outcome import GoalFacts, RunStatus
+from optim._engine.reports.outcome import RunStatus
 from optim._engine.reports.schema import DriftReport, Report, SourceDriftReport
 from optim._engine.reports.words import cores_text
 from optim._engine.search.state import Candidate
@@ -170,7 +170,7 @@ def test_a_missed_size_limit_names_the_smallest_model_that_was_made():
 
 def verdict_of(candidate: Candidate, *figures: float | None, goal: Basis = Basis.CALLS) -> str:
     outcome = sample.improved()
-    outcome.goal_facts = GoalFacts(goal)
+    outcome.goal_basis = goal
     outcome.result = timed_at(candidate, *figures)
     return build_report(outcome).reason
 

@@ -30,12 +30,12 @@ def build_report(outcome: Outcome) -> schema.Report:
     settings, prepared, where = outcome.settings, outcome.prepared, outcome.machine or asdict(this_machine())
     machine = schema.MachineReport.model_validate({**where, "device": outcome.target.hardware})
     blamed = (attempt.blame.section for attempt in outcome.attempts if attempt.blame is not None)
-    return schema.Report(
+    return schema.Report.of(
+        outcome,
         status=outcome.status.value,
         reason=verdict(outcome),
         broken=tuple(_broken(outcome)),
         target=outcome.target.name,
-        baseline=outcome.baseline,
         targets=tuple(map(_target, outcome.targets)),
         goal=settings.goal,
         budget=schema.BudgetReport.of(
@@ -50,7 +50,6 @@ def build_report(outcome: Outcome) -> schema.Report:
         result=_result(outcome),
         nearest=_point(outcome.nearest, outcome) if outcome.nearest else None,
         points=tuple(_point(point, outcome) for point in outcome.points),
-        key=outcome.key,
         steps=tuple(_step(attempt, outcome) for attempt in outcome.attempts),
         feeds=schema.FeedsReport.of(
             prepared,
@@ -61,12 +60,9 @@ def build_report(outcome: Outcome) -> schema.Report:
         tolerance=prepared.tolerance,
         device=schema.DeviceReport.of(prepared.device) if prepared.device is not None else None,
         notes=(*notes(outcome), *_few_cores(outcome, machine)),
-        checks=outcome.checks,
         machine=machine,
-        layouts=outcome.layouts,
         versions=dict(sorted(outcome.versions.items())),
         seed=settings.seed,
-        seconds=outcome.seconds,
         search=schema.SearchReport.of(outcome, seconds=outcome.search_s, budget_seconds=outcome.announced_s),
         viewer=outcome.target.viewer,
         cached=outcome.first_s is not None,
@@ -131,16 +127,15 @@ def _few_cores(outcome: Outcome, machine: schema.MachineReport) -> tuple[str, ..
 def _original(outcome: Outcome) -> schema.OriginalReport:
     timed = outcome.original
     ready = timed.ready if timed else None
-    return schema.OriginalReport(
+    return schema.OriginalReport.of(
+        outcome.source,
+        ready,
         path=str(outcome.settings.source),
         digest=outcome.source.model.digest,
         latency_ms=timed.latency_ms if timed and timed.ratio else None,
-        size_bytes=outcome.source.size_bytes,
         peak_memory_bytes=ready.peak_memory_bytes if ready else None,
-        operators=outcome.source.operators,
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
         start=_start(ready),
-        batch=ready.batch if ready else None,
         generation=generation_report(timed.generation if timed else None),
         throughput=throughput_report(timed.throughput if timed else None),
     )
@@ -165,6 +160,7 @@ def _result(outcome: Outcome) -> schema.ResultReport | None:
     ready = timed.ready if timed is not None else None
     return schema.ResultReport.of(
         outcome,
+        ready,
         digest=found.candidate.model.digest,
         latency_ms=_latency_ms(found, outcome),
         latency_ratio=found.ratio,
@@ -178,11 +174,9 @@ def _result(outcome: Outcome) -> schema.ResultReport | None:
         outputs=tuple(map(schema.OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         start=_start(ready),
-        batch=ready.batch if ready else None,
         throughput=throughput_report(timed.throughput if timed else None),
         goal_ratio=goal_ratio_report(found.lane.goal),
         generation=generation_report(found.lane.generation),
-        kernels=ready.kernels if ready else (),
     )
 
 
@@ -241,14 +235,10 @@ def _target(row: TargetOutcome) -> schema.TargetReport:
 
 
 def _step(attempt: Attempt, outcome: Outcome) -> schema.StepReport:
-    step = attempt.step
     against = attempt.ratio / attempt.parent_ratio if attempt.ratio is not None and attempt.parent_ratio else None
     return schema.StepReport.of(
         attempt,
-        stage=step.stage.value,
-        pass_name=step.pass_name,
-        plugin=step.plugin,
-        options=step.options,
+        attempt.step,
         status=attempt.status.value,
         reason=attempt.why,
         ratio_to_original=attempt.ratio,
@@ -269,12 +259,12 @@ def _point(point: Measured, outcome: Outcome) -> schema.PointReport:
     words = ((step.pass_name, options_text(step.options)) for step in candidate.steps)
     return schema.PointReport.of(
         point,
+        candidate,
         number=point.number or None,
         chain=tuple(f"{name} ({options})" if options else name for name, options in words),
         latency_ms=_latency_ms(point, outcome),
         latency_ratio=point.ratio,
         latency_ratio_ci=_interval(point.lane.ratio),
-        size_bytes=candidate.size_bytes,
         peak_memory_bytes=point.peak_memory_bytes or None,
         drift=drift_report(candidate.drift),
         task_value=candidate.task.value if candidate.task else None,

@@ -44,21 +44,6 @@ def exit_status(report: Report) -> ExitStatus:
     return ExitStatus.NOT_HELD if status in missed else ExitStatus.DELIVERED
 
 
-@dataclass(frozen=True, slots=True)
-class GoalFacts:
-    """What pages and locks say of the goal of a run, whose plugin may be gone when they are written anew.
-
-    Attributes:
-        basis: where its figure comes from.
-        words: of a goal with a clock of its own.
-        takes: what it looks at of what the user says beside its name.
-    """
-
-    basis: Basis = Basis.CALLS
-    words: Words | None = None
-    takes: tuple[str, ...] = ()
-
-
 @dataclass
 class Verdict:
     """What a search, or a repeated chain, came to.
@@ -95,6 +80,9 @@ class Outcome(Verdict):
     """Everything a run found out: its verdict, and how it came to it.
 
     Attributes:
+        goal_basis: where the figure of the goal comes from.
+        goal_words: of a goal with a clock of its own.
+        goal_takes: what the goal looks at of what the user says beside its name.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
         key: of the finished run in the cache.
         packages: distribution and version by plugin.
@@ -119,7 +107,9 @@ class Outcome(Verdict):
     target: Target
     source: ingest.Answer
     prepared: prepare.Answer
-    goal_facts: GoalFacts = field(default_factory=GoalFacts)
+    goal_basis: Basis = Basis.CALLS
+    goal_words: Words | None = None
+    goal_takes: tuple[str, ...] = ()
     operators: dict[str, int] = field(default_factory=dict)
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -147,7 +137,7 @@ class Outcome(Verdict):
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """What the user bounded beside the goal."""
-        return judged_by_core(self.settings.bounds, self.goal_facts.takes)
+        return judged_by_core(self.settings.bounds, self.goal_takes)
 
     @property
     def timed(self) -> LaneResult | None:

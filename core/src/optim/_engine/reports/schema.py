@@ -46,10 +46,10 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     @classmethod
-    def of(cls, record: object, **others: Any) -> Self:
-        """Returns what a record says: its attributes with the names of fields, and ``others`` in place of them."""
-        same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
-        return cls(**same | others)
+    def of(cls, *records: object, **others: Any) -> Self:
+        """Returns what records say: the first that has an attribute of its name fills a field; ``others`` override."""
+        fields = [(record, name) for record in reversed(records) for name in cls.model_fields if hasattr(record, name)]
+        return cls(**{name: getattr(record, name) for record, name in fields} | others)
 
 
 class DriftReport(Part):
@@ -327,11 +327,11 @@ class OutputReport(Part):
     unjudged: str = Field(default="", description="reason why the samples cannot show an error; empty if they can")
 
     @classmethod
-    def of(cls, record: object, **others: Any) -> Self:
+    def of(cls, *records: object, **others: Any) -> Self:
         """The report of an output's comparison; texts and whole numbers have no figures of floats."""
-        if getattr(record, "mismatched", None) is not None:
+        if getattr(records[0], "mismatched", None) is not None:
             others |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
-        return super().of(record, **others)
+        return super().of(*records, **others)
 
 
 class ShapeReport(Part):

@@ -46,16 +46,16 @@ def verdict(outcome: Outcome) -> str:
     if recast is not None and result.ratio is not None:  # the original alone takes and gives something else
         time = _time(_CALLS, result.lane.ratio)
         return f"{time}, against the original with {recast.pass_name}, {size}, {_drift(outcome, result)}"
-    words, clock = outcome.goal_facts.words, result.lane.goal
+    words, clock = outcome.goal_words, result.lane.goal
     parts = [
         _on(outcome),
         _time(words, clock) if words is not None and clock is not None else _time(_CALLS, result.lane.ratio),
         _ran_on(outcome),
         size,
     ]
-    if outcome.goal_facts.basis in (Basis.SIZE, Basis.ACCURACY):
+    if outcome.goal_basis in (Basis.SIZE, Basis.ACCURACY):
         parts = parts[::-1]
-    if outcome.goal_facts.basis is Basis.MEMORY:
+    if outcome.goal_basis is Basis.MEMORY:
         ready = outcome.original.ready if outcome.original else None
         peaks = ready.peak_memory_bytes if ready else 0, result.peak_memory_bytes
         parts.insert(0, _compared(*peaks, "as much memory as before", "less memory", "more memory"))

@@ -19,7 +19,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import GoalFacts, Outcome, RunStatus, Verdict
+from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -90,9 +90,7 @@ def execute(
         bench, source = _prepared(bench_on, chosen, failed)
         if (inexact := bench.prepared.inexact) is not None:
             chosen = chosen.requiring(bench.target.name, inexact.pass_name)
-        if bench.settings.goal != settings.goal or inexact is not None:
-            settings = replace(settings, goal=bench.settings.goal, workload=bench.settings.workload)
-            plans = Plans(settings, registry, chosen)
+        plans = Plans(bench.settings, registry, chosen)  # the goal may be that of the graph
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
@@ -239,7 +237,9 @@ def _outcome(
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal_facts=GoalFacts(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes),
+        goal_basis=goal.basis,
+        goal_words=goal.words if goal.basis is Basis.CLOCK else None,
+        goal_takes=goal.takes,
         target=won.target,
         source=source,
         prepared=bench.prepared,
@@ -302,20 +302,10 @@ def _contested(
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
-    settings = replace(
-        bench.settings,
-        source=Path(),
-        data=None,
-        fresh=False,
-        export=None,
-        component="",
-        cluster="",
-        store_url="",
-        trace="",
-    )
+    beside = {"source", "data", "fresh", "export", "component", "cluster", "store_url", "trace"}
     plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     depends_on = {
-        "asked": to_wire(settings),
+        "asked": {name: value for name, value in to_wire(bench.settings).items() if name not in beside},
         "target": to_wire(bench.target),
         "model": bench.original.digest,
         "feeds": bench.prepared.digest,

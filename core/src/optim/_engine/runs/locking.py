@@ -29,7 +29,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
-        generate=str(settings.workload) if "prompt" in outcome.goal_facts.takes else None,
+        generate=str(settings.workload) if "prompt" in outcome.goal_takes else None,
         metric=settings.metric.text if settings.metric else None,
         budget=_budget_of(settings),
         feeds=LockedFeeds(
