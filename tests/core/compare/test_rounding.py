@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim._engine.compare.rounding import next_numbers
+from optim._engine.compare.original import next_numbers
 from optim._engine.gate.outputs import CAP, FLOOR, WHOLE, compare_output, measure, rounding_of
 from optim.model import TensorInfo
 

@@ -34,9 +34,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
 from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
-from optim._engine.gate.variation import APART, Variation, epsilon, measure, measure_each, smallest_normal
+from optim._engine.gate.variation import (
+    APART,
+    Numbers,
+    Variation,
+    count,
+    counts_of,
+    epsilon,
+    measure,
+    measure_each,
+    only,
+    positions,
+    shown,
+    smallest_normal,
+)
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
