@@ -31,8 +31,8 @@ from optim._engine.compare.place import (
     mapped_outputs,
 )
 from optim._engine.compare.unseen import batch_drift, compare_unseen
+from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import BatchDrift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.gate.outputs import compare_sample, elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session

@@ -15,7 +15,7 @@ from optim._engine.compare.metrics import find_metric, metric_digest
 from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs, spread_of
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.sources import without_torch
-from optim._engine.gate.max_loss import MaxLoss, TaskFigure
+from optim._engine.gate.budget import MaxLoss, TaskFigure
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError

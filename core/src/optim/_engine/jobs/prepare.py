@@ -28,8 +28,9 @@ from optim._engine.compare.original import (
 )
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen, judged_on, spread_of, timed_samples
 from optim._engine.feeds.feedset import FeedSet, FeedWriter, at_one_size
-from optim._engine.gate.max_loss import MaxLoss
-from optim._engine.gate.outputs import FLOOR, compare_sample, elements, variations_of
+from optim._engine.gate.budget import MaxLoss
+from optim._engine.gate.drift import FLOOR
+from optim._engine.gate.outputs import compare_sample, elements, variations_of
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.node_lookup import training_notes
 from optim._engine.jobs.job import Job
