@@ -1,4 +1,4 @@
-"""The beam: chains that go on from stage to stage.
+"""The beam: chains that go on from stage to stage, always with one that leaves a stage out.
 
 Stages are not independent: a fusion that is slower under the runtime's default settings may be the fastest under
 others, and the best quantized model may come from the unfused graph. So every stage is looked at through the first
@@ -17,7 +17,7 @@ from optim._engine.search.experience import of_run
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.explore.promise import GUESSES, Promises
+from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.explore.recall import Recall
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -190,7 +190,7 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             self._promises.note_latency(ranking)
-            beam = self._select(ranking, stage)
+            beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self.time.left)
         ranking = self.board.joined(ranking, looked)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
@@ -240,7 +240,8 @@ class Beam:
         self._expander.begin(str(stage), f"stage {stage}")
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
-        with self.time.leaving(share_of_later(passes, later) if self._objective.is_size else 0.0):
+        share = share_of_later(passes, later, self._promises, for_size=self._objective.is_size)
+        with self.time.leaving(share):
             grown = self._grow(passes, beam)
         if not grown.candidates:  # what was named did not hold in its share of the time
             forced = [planned.name for planned in passes if planned.forced]
@@ -358,12 +359,15 @@ class Beam:
         if self._objective.is_latency and ratio and without:
             self._promises.note_ratio(candidate.steps[-1], ratio / without)
 
-    def _select(self, ranking: Sequence[Measured], stage: Stage) -> list[Measured]:
-        """The best chains, and with them the best that only makes way for later stages."""
+    def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
+        """The best chains, and with them the best that leaves the stage out."""
         ready = [
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
         chosen = ready[: self._bench.settings.beam]
+        before = {parent.digest for parent in beam}
+        if all(item.digest not in before for item in chosen):
+            chosen += [item for item in ranking if item.digest in before][:1]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if stage is not Stage.POST_PROCESS:
             chosen += [one for one in enabling[:1] if one not in chosen and one.candidate.steps[-1].stage is stage]
@@ -402,10 +406,20 @@ def within_reach(board: Board, items: Iterable[Measured]) -> list[Measured]:
     return [item for item, figure in pairs if figure <= furthest or math.isinf(figure)]
 
 
-def share_of_later(own: Sequence[Planned], later: Sequence[Planned]) -> float:
-    """The share of the time for candidates that a stage leaves to lossy ones, which make a model small; 0..1."""
-    own_lossy, later_lossy = (any(planned.pass_class.lossy for planned in passes) for passes in (own, later))
-    return LEFT_FOR_LATER if later_lossy and not own_lossy else 0.0
+def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
+    """The share of the time for candidates that a stage leaves to those after it, 0..1.
+
+    If size is the goal, lossy stages have it: they make a model small. Else stages have it that gain more than this one
+    and start anew from each fusion.
+    """
+    if for_size:
+        lossy_later = any(planned.pass_class.lossy for planned in later)
+        return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
+    if any(planned.forced for planned in own):
+        return 0.0
+    anew = [one for one in later if one.offered.stage in BENEATH and promises.holds(one.name)]
+    best = max(map(promises.of_pass, own), default=0.0)
+    return LEFT_FOR_LATER if max(map(promises.of_pass, anew), default=0.0) > best else 0.0
 
 
 def untried(attempts: Iterable[Attempt]) -> list[str]:

@@ -96,6 +96,10 @@ class Promises:
         best = _most(self._expected, step.pass_name)
         return gained - (best - expected if best is not None and expected is not None else 0.0)
 
+    def holds(self, name: str) -> bool:
+        """Whether a candidate of a pass is right."""
+        return name in self._held
+
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best."""
         found = (_most(gains, planned.name) for gains in (self._gained, self._expected))
@@ -135,7 +139,7 @@ class Promises:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name = planned.name
         gain, seconds = _most(self._gained, name), self._seconds.get(name, 0.0)
-        useless = gain <= math.log(DIFFER) if gain is not None else name not in self._held
+        useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
         if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (
