@@ -1,7 +1,4 @@
-"""For optim-plugin-fleet: what `optim batch` and clusters need of the engine.
-
-Each name is imported when it is first used.
-"""
+"""For optim-plugin-fleet: what `optim batch` and clusters need of the engine."""
 
 from __future__ import annotations
 

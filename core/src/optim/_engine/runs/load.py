@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from optim._engine.goals.generating import GENERATOR
 from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim._engine.runs.session_trust import read_session_file
 from optim.decoders.conventions import carried_by_name

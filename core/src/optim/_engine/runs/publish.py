@@ -41,17 +41,15 @@ def publish(
     ``kept`` is a run folder that has the files of the source already; without it they are taken from the source.
     """
     say("writing the result")
-    reports: list[Report] = []
-    aside = outcome.delivered is None and folder.holds_a_model
-    fill = folder.publish_aside if aside else folder.publish
+    earlier = folder.earlier.files if folder.earlier is not None else ()
+    fill = folder.publish_aside if outcome.delivered is None and MODEL_FILE in earlier else folder.publish
     if layouts is not None and layouts.files is not None:
         files: KeptFiles | None = KeptFiles(layouts.files, links=True)
     elif kept is not None:
         files = KeptFiles(kept, links=False)
     else:
         files = files_to_keep(outcome.settings.source, outcome.known)
-    fill(lambda path: reports.append(write_run(outcome, registry, path, files, layouts, say)))
-    return reports[0]
+    return fill(lambda path: write_run(outcome, registry, path, files, layouts, say))
 
 
 def write_run(
@@ -62,21 +60,15 @@ def write_run(
     layouts: LayoutRequest | None = None,
     say: Callable[[str], None] = quiet,
 ) -> Report:
-    """Every file of a run folder but its mark.
-
-    Raises:
-        OptimError: what the target's backend adds could not be made, or does not work.
-    """
+    """Every file of a run folder but its mark."""
     if outcome.delivered is not None:
         _write_component_file(outcome, folder)
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         if files is not None:
             note = carry_files(files.folder, folder, links=files.links).note
             outcome.notes = (*outcome.notes, *filter(None, [note]))
-        outcome.layouts = ()
         if layouts is not None:
-            deliverer, data = find_deliverer(registry), outcome.settings.data
-            outcome.layouts = deliverer.add(registry, layouts, folder, say, data)
+            outcome.layouts = find_deliverer(registry).add(registry, layouts, folder, say, outcome.settings.data)
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     renderer = None
