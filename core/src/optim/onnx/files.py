@@ -149,11 +149,7 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     keep_shared_past(graph, like.path)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
-        same = known.get(bytes_key(tensor))
-        if isinstance(same, ir.ExternalTensor):
-            value.const_value = placed(tensor, Path(same.path), same.offset, same.length)
-        elif same is not None:
-            value.const_value = same
+        value.const_value = known.get(bytes_key(tensor), tensor)
     return graph
 
 
