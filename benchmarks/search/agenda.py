@@ -262,7 +262,11 @@ def _side_by_side(plans: Sequence[Plan]) -> list[Action]:
 class AgendaBeam(Beam):
     """Today's search with the agenda in place of first looks and stages."""
 
-    def run(self) -> list[Measured]:
+    def look(self) -> float:
+        """Nothing: the agenda has looks of its own."""
+        return 1.0
+
+    def search(self) -> list[Measured]:
         """Do what the agenda says until it says nothing; returns what held, the best first."""
         self._expander.kernels.find()
         order = [slot for those in self._plan.stages.values() for slot in slots(those)]

@@ -35,7 +35,7 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.plugins import versions
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
-from optim._engine.runs import execute, judge
+from optim._engine.runs import execute
 from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
 from optim._engine.search.experience import Experience
@@ -48,6 +48,7 @@ from optim._engine.search.measure.lane_figures import paired_ratio
 from optim._engine.search.measure.race_lanes import Leader, next_look_after
 from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
 from optim._engine.search.state import LaneResult, Measured
+from optim._engine.search.targets import contest
 from optim._engine.search.taste import WORTH
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
@@ -565,7 +566,7 @@ def replay(
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),
             (deadline, "start_of_command", lambda: begun),
-            (judge, "Beam", policy or judge.Beam),
+            (contest, "Beam", policy or Beam),
         ):
             stack.enter_context(mock.patch.object(module, attribute, value))
         try:

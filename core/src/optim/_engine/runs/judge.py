@@ -1,29 +1,28 @@
-"""The verdict: what a search, a contest of targets, or a repeated chain comes to."""
+"""The verdict: what a search, or a repeated chain, comes to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from optim._engine.compare.rounding import not_reproducible
 from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
+from optim._engine.search.explore.beam import untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.racing import Races, TimingFailed
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.plan import Plan
 from optim._engine.search.rows import failures, smallest_size, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.targets.contest import Contest, Entrant
 from optim._engine.search.taste import FEW
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
@@ -32,9 +31,6 @@ from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Role
 
-if TYPE_CHECKING:
-    from optim._engine.search.targets.contest import Contest, Entrant
-
 _UNTIMED = "there was no time to time the original; give more with --search-seconds"
 
 _COST_UNKNOWN = "the result is the corrected original; there was no time to time it; give more with --search-seconds"
@@ -42,123 +38,45 @@ _COST_UNKNOWN = "the result is the corrected original; there was no time to time
 _STOPPED = "nothing was decided, because the original stopped running"
 
 
-def judge_search(bench: Workbench, plan: Plan) -> Verdict:
-    """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
-    beam = Beam(bench, plan)
+def judge_search(contest: Contest) -> Verdict:
+    """Searches, decides, and says what became of every attempt, also where the baseline fails on the way."""
+    base, entrants, stopped = contest.base, contest.entrants, ""
     try:
-        verdict = _searched(_Ending(bench, beam, plan, beam.selection()))
-    except TimingFailed as failed:
-        beam.board.conclude(bench.original, stopped=_STOPPED)
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        return Verdict(RunStatus.FAILED, what, None, beam.board.attempts, points=beam.board.points())
-    verdict.searches = ((bench, beam.board),)
-    return verdict
-
-
-def _searched(ending: _Ending) -> Verdict:
-    """The verdict of a search that can time what it finds.
-
-    Raises:
-        TimingFailed: it cannot.
-    """
-    original = Measured(ending.bench.original, ITSELF)
-    objective = ending.selection.objective
-    if objective.is_accuracy and not objective.objection(original) and not ending.plan.forced():
-        return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
-    recalled = ending.beam.recalled()
-    winner = ending.decided(recalled) if recalled else None
-    if not ending.beam.recall.stands(winner):
-        try:
-            ranking = ending.beam.run()
-        except NamedPassError as failed:
-            return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
-        found = [one for one in (ending.decided(ranking), winner) if one is not None]
-        winner = min(found, key=lambda one: one.ratio or 1.0, default=None)
-    ending.beam.recall.keep(winner)
-    return ending.delivery(winner) if winner is not None else ending.nothing_better()
-
-
-def judge_contest(contest: Contest, base: Workbench) -> Verdict:
-    """Has several targets search, and decides among what is best on each of them.
-
-    What may be the best is proven on its target, each against the same baseline.
-    """
-    stopped = ""
-    try:
-        verdict = _decided(contest, base)
+        verdict = _searched(contest)
     except TimingFailed as failed:
         stopped = _STOPPED
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
         verdict = Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
-    for one in contest.entrants:
-        proven = result if result is not None and not delivered.is_original else None
-        one.beam.board.conclude(delivered, proven, stopped)
+    for one in entrants:
+        one.beam.board.conclude(delivered, None if delivered.is_original else result, stopped)
     return replace(
         verdict,
-        attempts=[attempt for one in contest.entrants for attempt in one.beam.board.attempts],
-        points=points_of([point for one in contest.entrants for point in one.beam.board.found], delivered),
-        searches=tuple((one.bench, one.beam.board) for one in contest.entrants),
+        attempts=[attempt for one in entrants for attempt in one.beam.board.attempts],
+        points=points_of([point for one in entrants for point in one.beam.board.found], delivered),
+        searches=() if stopped else tuple((one.bench, one.beam.board) for one in entrants),
     )
 
 
-def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
-    """The winner of an earlier run, if it is better than the original in the proof; None otherwise."""
-    recalled = contest.recalled()
-    if recalled is None:
-        return None
-    one, ranking = recalled
-    ending = _ending_of(one, one.bench)
-    winner = ending.decided(ranking)
-    return None if winner is None else (winner, one, ending)
-
-
-def _decided(contest: Contest, base: Workbench) -> Verdict:
-    """The verdict where the baseline can be timed.
+def _searched(contest: Contest) -> Verdict:
+    """The verdict of a search that can time what it finds.
 
     Raises:
         TimingFailed: it cannot.
     """
-    contest.time_originals()
-    best, undecided = _won_again(contest), ""
-    if best is not None and best[1].beam.recall.stands(best[0]):
-        contest.end_with(best[1])
-    else:
-        contest.run()
-        best, undecided = _best_of(contest, best)
-    if best is not None:
-        best[1].beam.recall.keep(best[0])
-        return best[2].delivery(best[0])
-    left = [one for one in contest.entrants if not one.failed]
-    if not left:
+    if (found := contest.winner()) is not None:
+        item, one = found
+        one.beam.recall.keep(item)
+        return _Ending(one.bench, one).delivery(item)
+    if (nearest := contest.nearest) is not None:
+        return _Ending(contest.base, nearest).nothing_better(contest.undecided)
+    first, *others = contest.entrants
+    if others:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.entrants)
         return Verdict(RunStatus.FAILED, reasons, None, [])
-    promising = sorted(left, key=lambda one: one.promise)
-    nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
-    return _ending_of(nearest, base).nothing_better(undecided)
-
-
-def _best_of(
-    contest: Contest, best: tuple[Measured, Entrant, _Ending] | None
-) -> tuple[tuple[Measured, Entrant, _Ending] | None, str]:
-    """The best that is proven on any target, and what is undecided; ``best`` was proven before."""
-    undecided = ""
-    for one in contest.order:
-        if best is not None and not contest.may_beat(one, best[0], best[1]):
-            continue
-        ending = _ending_of(one, one.bench)
-        winner = ending.decided(one.ranking)
-        if winner is None:
-            one.reason = "no candidate is better than the baseline in the final timing"
-            undecided = undecided or ending.selection.undecided
-        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, ending
-    return best, undecided
-
-
-def _ending_of(one: Entrant, bench: Workbench) -> _Ending:
-    return _Ending(bench, one.beam, one.plan, one.beam.selection())
+    ending = _Ending(contest.base, first)
+    return ending.made_right() or ending.not_held(first.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,50 +84,53 @@ class _Ending:
     """A search at its end, and the verdict that it comes to."""
 
     bench: Workbench
-    beam: Beam
-    plan: Plan
-    selection: Selection
+    entrant: Entrant
 
-    def decided(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The candidate that is better than the original in the proof; None if there is none."""
-        self.bench.say("deciding")
-        return self.selection.decide(ranking)
+    @property
+    def selection(self) -> Selection:
+        """What decided."""
+        return self.entrant.selection
+
+    @property
+    def board(self) -> Board:
+        """What was found."""
+        return self.entrant.beam.board
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
-        self.beam.board.timed(winner, None)
+        self.board.timed(winner, None)
         return self._verdict(_delivered(winner, self.selection), "", winner)
 
     def nothing_better(self, undecided: str = "") -> Verdict:
         """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
-        idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
-        forced = [one for one in self.plan.forced() if one.is_named or one.name not in idle]
+        idle = {attempt.step.pass_name for attempt in self.board.attempts if attempt.unchanged}
+        forced = [one for one in self.entrant.plan.forced() if one.is_named or one.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
             name = first.name
-            self.beam.board.conclude(self.bench.original)
-            tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
+            self.board.conclude(self.bench.original)
+            tried = failures([a for a in self.board.attempts if a.status is not StepStatus.SKIPPED], name)
             why = next(iter(self.selection.objections), undecided or tried)
             return self.not_held(f"{name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
         if broken := self.selection.objective.original_objection(self.bench.original):
-            self.beam.board.conclude(self.bench.original)
+            self.board.conclude(self.bench.original)
             return self._out_of_bounds(broken)
         if self.selection.objective.is_accuracy:
             reason = f"the original keeps within {self.selection.objective.bounds_text}, and nothing is more accurate"
             return self._verdict(RunStatus.UNCHANGED, reason, self._original())
-        if self.bench.settings.says_a_budget and self.beam.board.beyond(1) and not self.beam.board.lossy_held:
-            self.beam.board.conclude(self.bench.original)
+        if self.bench.settings.says_a_budget and self.board.beyond(1) and not self.board.lossy_held:
+            self.board.conclude(self.bench.original)
             nearest = self._measure_nearest()
             if nearest is not None and self.selection.would_help(nearest):
                 return self._missed(f"no candidate that is better meets the budget of {self.bench.budget.text}")
             no_help = _why_no_help(nearest, timed=self.bench.target.timed)
             reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
-        reason += why_no_more(untried(self.beam.board.attempts), self.bench.deadline)
+        reason += why_no_more(untried(self.board.attempts), self.bench.deadline)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
 
     def _out_of_bounds(self, broken: str) -> Verdict:
@@ -220,19 +141,19 @@ class _Ending:
         objective = self.selection.objective
         if not objective.bounds:  # a latency limit that the goal keeps to itself
             return self._missed(f"no candidate meets the latency limit; original: {broken}")
-        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one))]
+        within = [one for one in self.board.beyond() if not objective.excess(Measured(one))]
         nearest = self.selection.measure_nearest(within[:FEW]) if within else None
         if nearest is not None and not objective.objection(nearest):
             budget = self.bench.budget.text
             return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
         closer = self.selection.nearest_to_bounds()
         if nearest is not None and closer is not None:
-            self.beam.board.dismiss(nearest.candidate)
+            self.board.dismiss(nearest.candidate)
         nearest = closer or nearest
         said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
         if nearest is not None:
             said += f"; nearest candidate: {objective.objection(nearest)}"
-        elif smallest := smallest_size(self.beam.board.attempts):
+        elif smallest := smallest_size(self.board.attempts):
             said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
 
@@ -242,41 +163,41 @@ class _Ending:
         None if the original is right, if more was asked for, or if they do not make it right.
         """
         inexact = self.bench.prepared.inexact
-        if inexact is None or [one.name for one in self.plan.forced()] != [inexact.pass_name]:
+        if inexact is None or [one.name for one in self.entrant.plan.forced()] != [inexact.pass_name]:
             return None
         try:
-            candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
+            candidate = _repeat(self.bench, self.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
-        if self.beam.board[candidate].objection:
+        if self.board[candidate].objection:
             return None
         return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate))
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
-        self.beam.board.conclude(self.bench.original)
-        forced = {planned.name for planned in self.plan.forced()}
-        attempts = self.beam.board.attempts
+        self.board.conclude(self.bench.original)
+        forced = {planned.name for planned in self.entrant.plan.forced()}
+        attempts = self.board.attempts
         if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()
             return self._missed(reason)
-        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.board.points())
+        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.board.points())
 
     @property
     def _base(self) -> LaneResult | None:
         """The clock's figures of the original in the last race."""
-        return self.beam.board.objective.base
+        return self.board.objective.base
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
-        self.beam.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
+        self.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
         return Verdict(
             status,
             reason,
             winner,
-            self.beam.board.attempts,
-            original=self.beam.board[winner.candidate].base or self._base,
-            points=self.beam.board.points(winner.candidate),
+            self.board.attempts,
+            original=self.board[winner.candidate].base or self._base,
+            points=self.board.points(winner.candidate),
         )
 
     def _original(self) -> Measured:
@@ -289,15 +210,15 @@ class _Ending:
         if not self.bench.target.timed:
             return Measured(self.bench.original)
         # its races were against the original where that was prepared
-        elsewhere = bool(self.beam.start.candidate.target)
-        is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
-        clock = self.beam.clock
+        elsewhere = bool(self.entrant.beam.start.candidate.target)
+        is_late = self.entrant.beam.time.is_up or not self.entrant.beam.time.may_prove_more
+        clock = self.entrant.beam.clock
         is_timed = self._base is not None and (clock.proves or is_late or elsewhere)
-        if not is_timed and not self.beam.time.may_prove_more:
+        if not is_timed and not self.entrant.beam.time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, ITSELF)
         if not is_timed and not self.selection.measure([self.bench.original]):
-            score = self.beam.board[self.bench.original]
+            score = self.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise Races(self.bench).failed(score.result.failure)
             if score.out_of_time:
@@ -311,7 +232,7 @@ class _Ending:
 
         None where there is none, or none of the nearest runs.
         """
-        nearest = self.beam.board.beyond(FEW)  # the nearest may be slow where the next is fast
+        nearest = self.board.beyond(FEW)  # the nearest may be slow where the next is fast
         if not nearest:
             return None
         self.bench.say("measuring the candidate nearest to the budget")
@@ -320,12 +241,7 @@ class _Ending:
     def _missed(self, reason: str) -> Verdict:
         """Nothing keeps within the budget."""
         return Verdict(
-            RunStatus.BUDGET_MISSED,
-            reason,
-            None,
-            self.beam.board.attempts,
-            original=self._base,
-            points=self.beam.board.points(),
+            RunStatus.BUDGET_MISSED, reason, None, self.board.attempts, original=self._base, points=self.board.points()
         )
 
 
