@@ -14,9 +14,8 @@ from optim._engine.jobs import lane
 from optim._engine.jobs.lane import LONG_S, LaneClock
 from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
-from optim._engine.search.measure.race_job import Admission
+from optim._engine.search.measure.race_job import Admission, Effort
 from optim._engine.search.state import Candidate, LaneResult, StepKey
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
@@ -50,22 +49,25 @@ class Wanted:
     """What is asked of a race.
 
     Attributes:
-        purpose: in a word; races of different purposes are never the same race.
         samples: to compare with the original on, before the race.
         measure_task: whether the task metric is measured, on all its samples.
         gated: whether what is beyond the budget is not timed.
+        proves: whether it is one of the last races, whose figures of the original are reported.
         places: where the original itself is timed elsewhere, after the candidates.
         programs: clocks of other programs, each in a lane of its own, after the places.
         plain: whether calls alone are timed, whatever clock the goal has.
     """
 
-    purpose: str
     samples: tuple[int, ...] = ()
     measure_task: bool = False
     gated: bool = False
+    proves: bool = False
     places: tuple[Place, ...] = ()
     programs: tuple[LaneClock, ...] = ()
     plain: bool = False
+
+
+_NOTHING = Wanted()
 
 
 class Races:
@@ -84,7 +86,7 @@ class Races:
         self._doubt: tuple[float, float] | None = None
 
     def race(
-        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
+        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted = _NOTHING
     ) -> tuple[LaneResult, list[LaneResult]]:
         """Times candidates against the original, after their outputs were compared.
 
@@ -101,8 +103,8 @@ class Races:
         original = self.original_for(candidates[0]) if candidates else bench.original
         timed = self.prepared.timed[: effort.most_samples]
         lanes = [replace(self._lane(one, wanted), timed=timed, clock=clock) for one in candidates]
-        of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
-        base = replace(self._lane(original, of_base), timed=timed, clock=clock)
+        base = self._lane(original, Wanted())
+        base = replace(base, timed=timed, clock=clock, batched=wanted.proves and self._is_quick)
         bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
         base = replace(base, comparison=replace(base.comparison, place=bounded))
         lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
@@ -135,7 +137,7 @@ class Races:
         known = bench.runner.known(key, LaneResult)
         if known is not None:
             return known
-        wanted = Wanted("final" if batched else "ahead", samples, measure_task=True)
+        wanted = Wanted(samples, measure_task=True, proves=batched)
         request = replace(self._lane(candidate, wanted), timed=())
         look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
         result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
@@ -226,15 +228,19 @@ class Races:
 
     def _lane(self, candidate: Candidate, wanted: Wanted) -> lane.Request:
         held = self._bench.settings.max_batch_drift is not None and wanted.gated
-        quick = self.prepared.run_s <= LONG_S  # a batch takes ten runs of each lane
         return lane.Request(
             model=candidate.model,
             comparison=self._bench.comparison(candidate),
             compared=wanted.samples,
             timed=self.prepared.timed,
             measure_task=wanted.measure_task,
-            batched=held or (wanted.purpose == "final" and quick),
+            batched=held or (wanted.proves and bool(wanted.samples) and self._is_quick),
         )
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether answers in a batch are looked at in the proof: that takes ten runs of each lane."""
+        return self.prepared.run_s <= LONG_S
 
     @property
     def _release(self) -> str:

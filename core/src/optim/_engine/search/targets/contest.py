@@ -17,8 +17,8 @@ from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.search.deadline import PROOF
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.front import beats
-from optim._engine.search.measure.efforts import first_look
-from optim._engine.search.measure.racing import Races, Wanted
+from optim._engine.search.measure.clock import first_look
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.plan import Plan
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.state import ITSELF, Candidate, Measured
@@ -162,7 +162,7 @@ class Contest:
                 continue
             one.bench.say("timing the original against the baseline")
             effort = first_look(one.beam.time)
-            base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
+            base, (result,) = Races(one.bench).race([one.bench.original], effort)
             if result.ratio is None:
                 one.fail(result.failure or _NOT_TIMED)
                 continue
