@@ -30,12 +30,10 @@ class Answer:
     """It runs.
 
     Attributes:
-        executed_on: share of its nodes by provider.
         requirements: what opens a result needs, as pip takes it.
     """
 
     comparisons: tuple[OutputComparison, ...]
-    executed_on: dict[str, float]
     versions: dict[str, str]
     requirements: tuple[str, ...]
 
@@ -53,6 +51,4 @@ def run(request: Request, channel: Channel) -> Answer:
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:
         judged = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
-        return Answer(
-            judged.comparisons, dict(session.executed_on), dict(backend.versions()), tuple(backend.requirements(target))
-        )
+        return Answer(judged.comparisons, dict(backend.versions()), tuple(backend.requirements(target)))

@@ -87,7 +87,7 @@ def run(request: Request, channel: Channel) -> Answer:
                 is_warm = first[-1] > LONG_S and place.target.provider == CPU
                 duration.append(first[-1] if is_warm else timed_run(session, sample))
         warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
-        start = StartUp(open_s, open_bytes, tuple(first), tuple(duration), warm_up)
+        start = StartUp(open_s, open_bytes, tuple(first), warm_up)
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)

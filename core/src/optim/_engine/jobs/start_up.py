@@ -55,7 +55,6 @@ class StartUp:
         open_s: seconds until it was open; imports of the runtime excluded.
         open_memory_bytes: peak memory while it was opened, above what the process had after its imports.
         first_s: the first run of each timed sample, in their order, in seconds.
-        run_s: a later run of each.
         warm_up: inputs of zeros in the shapes of the largest sample; one run on them when the model is opened takes
             from callers what first runs cost more. Empty where that is too little, or where the model refuses zeros.
     """
@@ -63,7 +62,6 @@ class StartUp:
     open_s: float
     open_memory_bytes: int
     first_s: tuple[float, ...]
-    run_s: tuple[float, ...]
     warm_up: Mapping[str, Zeros]
 
 

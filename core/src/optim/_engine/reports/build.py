@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from optim._engine.gate.drift import Drift, worst_question
 from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.goals.calls import Percentiles, Throughput
-from optim._engine.jobs.start_up import StartUp
+from optim._engine.jobs.start_up import Ready
 from optim._engine.machine import this_machine
 from optim._engine.reports.outcome import Outcome
 from optim._engine.reports.schema import (
@@ -173,7 +173,7 @@ def _original(outcome: Outcome) -> OriginalReport:
         peak_memory_bytes=timed.ready.peak_memory_bytes if timed and timed.ready else None,
         operators=outcome.source.operators,
         operator_ms=outcome.operator_ms[0] if outcome.operator_ms else {},
-        start=start_report(timed.ready.start if timed and timed.ready else None),
+        start=start_report(timed.ready if timed else None),
         batch=timed.ready.batch if timed and timed.ready else None,
         generation=generation_report(timed.generation if timed else None),
         throughput=throughput_report(timed.throughput if timed else None),
@@ -220,7 +220,7 @@ def _result(outcome: Outcome) -> ResultReport | None:
         outputs=tuple(map(OutputReport.of, found.comparisons)),
         shapes=_shapes(outcome),
         loader=outcome.loader,
-        start=start_report(ready.start if ready else None),
+        start=start_report(ready),
         batch=ready.batch if ready else None,
         throughput=throughput_report(timed.throughput if timed else None),
         goal_ratio=goal_ratio_report(found.lane.goal),
@@ -397,15 +397,16 @@ def goal_ratio_report(found: Ratio | None) -> GoalRatioReport | None:
     return GoalRatioReport(value=found.value, ci=found.interval, rounds=found.rounds) if found else None
 
 
-def start_report(found: StartUp | None) -> StartReport | None:
+def start_report(ready: Ready | None) -> StartReport | None:
     """Returns the figures of a lane; None if nothing was timed."""
-    if found is None or not found.first_s:
+    start = ready.start if ready is not None else None
+    if ready is None or start is None or not start.first_s:
         return None
     return StartReport(
-        open_ms=1e3 * found.open_s,
-        first_ms=1e3 * found.first_s[0],
-        run_ms=1e3 * found.run_s[0],
-        open_memory_bytes=found.open_memory_bytes,
+        open_ms=1e3 * start.open_s,
+        first_ms=1e3 * start.first_s[0],
+        run_ms=1e3 * ready.run_s[0],
+        open_memory_bytes=start.open_memory_bytes,
     )
 
 

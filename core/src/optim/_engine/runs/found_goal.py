@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
+from optim._engine.goals.generating import GENERATE, GENERATOR, workload_text
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
@@ -47,13 +47,13 @@ def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
     asked = generator.answers(model, settings.goal_request, facts)
     if isinstance(asked, str):
         return settings, f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
-    workload = Workload(asked.prompt, asked.new)
+    workload = workload_text(asked)
     if "context" not in facts and (why := _why_no_answer(bench, model, asked)):
         return settings, (
             f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
             "--generate prompt=N,new=N sets other lengths"
         )
-    return replace(settings, goal=GENERATE, workload=workload), (
+    return replace(settings, goal=GENERATE, workload=asked), (
         f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
         "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
     )
@@ -110,10 +110,10 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     asked = generator.answers(model, settings.goal_request, facts) if model is not None else ""
     if isinstance(asked, str):
         return settings, ""
-    workload = Workload(asked.prompt, asked.new)
+    workload = workload_text(asked)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
-    return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
+    return replace(settings, goal=GENERATE, workload=asked, goal_is_said=True), told
 
 
 def _read(path: Path) -> Model | None:
