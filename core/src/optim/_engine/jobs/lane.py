@@ -62,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A lane ends when it is told to."""
+    """Nothing: a lane ends when it is told to."""
 
 
 JOB = Job(__name__, Request, Answer)
@@ -78,8 +78,7 @@ def run(request: Request, channel: Channel) -> Answer:
     before = peak_memory_bytes()
     started = time.perf_counter()
     with backend.open(request.model, place.target) as session:
-        open_s, own = time.perf_counter() - started, session.peak_memory_bytes()
-        open_bytes = max(0, peak_memory_bytes() - before) if own is None else own
+        open_s, open_bytes = time.perf_counter() - started, _taken_bytes(session, before)
         first, duration = [], []
         for name, sample in feeds:
             with doing(name):
@@ -88,8 +87,7 @@ def run(request: Request, channel: Channel) -> Answer:
                 duration.append(first[-1] if is_warm else timed_run(session, sample))
         warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
         start = StartUp(open_s, open_bytes, tuple(first), warm_up)
-        own = session.peak_memory_bytes()
-        peak = max(0, peak_memory_bytes() - before) if own is None else own
+        peak = _taken_bytes(session, before)
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
         batch = comparison.batch_drift(session, request.model) if request.batched else None
         unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
@@ -111,6 +109,12 @@ def run(request: Request, channel: Channel) -> Answer:
         with closing(_GoalTimer(request.clock, subject)) as goal:
             _answer_rounds(channel, backend, session, feeds, duration, goal, told)
     return Answer()
+
+
+def _taken_bytes(session: HeldSession, before: int) -> int:
+    """Peak memory above what the process had before, unless the runtime has a figure of its own."""
+    own = session.peak_memory_bytes()
+    return max(0, peak_memory_bytes() - before) if own is None else own
 
 
 class _GoalTimer:

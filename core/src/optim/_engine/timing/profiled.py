@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import onnx
 
 from optim._engine.backends.held_session import HeldSession
 from optim._engine.compare.place import Place
+from optim._engine.jobs.start_up import timed_run
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.errors import OptimError
@@ -75,9 +75,7 @@ def largest_weights(graph: onnx.ModelProto) -> dict[str, list[int]]:
 
 def run_ms(session: Session, feeds: Feeds) -> float:
     """Milliseconds of one run."""
-    started = time.perf_counter()
-    session.run(feeds)
-    return 1e3 * (time.perf_counter() - started)
+    return 1e3 * timed_run(session, feeds)
 
 
 def not_profiled(place: Place) -> OptimError:

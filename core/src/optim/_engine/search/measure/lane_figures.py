@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from optim._engine.goals.calls import Percentiles, Throughput, percentiles
 from optim._engine.search.state import LaneResult
-from optim.goal import Basis, Figure, GenerationTimes, Goal, Ratio
+from optim.goal import Basis, Figure, Goal, Ratio
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
@@ -33,16 +33,9 @@ def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]
     return tuple(found for found in each if found is not None)
 
 
-def generation_of(figures: Sequence[Figure]) -> GenerationTimes | None:
-    """What the time of an answer is made of, over rounds; None where none was timed."""
-    found = [one.generation for one in figures if one.generation is not None]
-    return GenerationTimes.median(found) if found else None
-
-
-def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | None:
-    """What a model did, where its figures say how it was run."""
+def throughput(figures: Sequence[Figure], counted: Sequence[Figure]) -> Throughput | None:
+    """What a model did in the rounds that count, where its figures say how it was run."""
     served = next((figure.served for figure in figures if figure.served), None)
-    counted = [figures[r] for r in kept if r < len(figures)]
     calls = percentiles(seconds for figure in counted for seconds in figure.calls)
     if served is None or calls is None:
         return None

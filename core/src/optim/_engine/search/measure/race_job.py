@@ -28,7 +28,6 @@ from optim._engine.jobs.lane import Request as LaneRequest
 from optim._engine.jobs.start_up import Ready
 from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure.lane_figures import (
-    generation_of,
     goal_ratio,
     median_interval,
     paired_ratio,
@@ -38,7 +37,7 @@ from optim._engine.search.measure.lane_figures import (
 from optim._engine.search.state import LaneResult
 from optim._engine.search.taste import HANGS_S, WORTH
 from optim._engine.search.turns import Turns, quiet
-from optim.goal import FASTER, ROUNDS_FOR_95, Figure, Ratio
+from optim.goal import FASTER, ROUNDS_FOR_95, Figure, GenerationTimes, Ratio
 from optim.jobs.forked import Server
 from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire
@@ -213,8 +212,7 @@ def race(request: Request, effort: Effort, turn: Callable[[], AbstractContextMan
     base, running = opened[0], [one for one in opened if isinstance(one, Lane)]
     try:
         if isinstance(base, LaneResult):
-            unopened = replace(base, open_s=open_s, cut_short=True)
-            return Answer(unopened, tuple(LaneResult(out_of_time=True) for _ in request.lanes))
+            return Answer(replace(base, open_s=open_s), tuple(LaneResult(out_of_time=True) for _ in request.lanes))
         for place, one in enumerate(opened[1:]):
             if isinstance(one, Lane) and request.admission is not None:
                 one.racing = request.admission(place, one.ready)
@@ -225,7 +223,7 @@ def race(request: Request, effort: Effort, turn: Callable[[], AbstractContextMan
         for lane in running:
             lane.worker.close()
     first, *others = [_result(one, base, rounds) if isinstance(one, Lane) else one for one in opened]
-    return Answer(replace(first, open_s=open_s, cut_short=rounds.cut_short), tuple(others))
+    return Answer(replace(first, open_s=open_s), tuple(others))
 
 
 # lanes
@@ -601,6 +599,8 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
     base_ms = np.median(paired_times(base, base, rounds.kept)[0], axis=0) * 1e3
     by_round = round_ratios(lane, base, rounds.kept)
     ratio = paired_ratio(by_round)
+    counted = [lane.goal[r] for r in rounds.kept if r < len(lane.goal)]
+    answers = [one.generation for one in counted if one.generation is not None]
     own_ms = np.exp(np.log(own).mean(axis=1)) * 1e3
     each = tuple(paired_ratio(own[:, i].tolist(), other[:, i].tolist()) for i in range(own.shape[1]))
     return LaneResult(
@@ -611,10 +611,10 @@ def _figures(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
         latency_ci_ms=median_interval(own_ms),
         sample_ms=tuple(ms * one.value for ms, one in zip(base_ms.tolist(), each, strict=True)),
         sample_ratio=each,
-        generation=generation_of([lane.goal[r] for r in rounds.kept if r < len(lane.goal)]),
+        generation=GenerationTimes.median(answers) if answers else None,
         goal=goal_ratio(lane.goal, base.goal, rounds.kept),
         sample_calls=sample_calls(lane.calls, rounds.kept),
-        throughput=throughput(lane.goal, rounds.kept),
+        throughput=throughput(lane.goal, counted),
         round_ratios=tuple(round(one, 5) for one in by_round),
         doubt=lane.doubt,
         round_s=lane.spent_s / len(lane.times),

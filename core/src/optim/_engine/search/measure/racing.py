@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from optim._engine.compare.place import Place
 from optim._engine.goals.known import release_of
@@ -94,24 +94,34 @@ class Races:
 
         Returns:
             What became of the original, and of every candidate and place, in order.
+
+        Raises:
+            TimingFailed: the original does not run any more; it names the plugin that runs it.
         """
-        bench = self._bench
+        bench, release = self._bench, release_of(self._bench.registry, self._bench.goal)
         of_goal = None if wanted.plain else bench.goal.clock(bench.settings.goal_request)
-        clock = LaneClock.of(bench.goal.name, of_goal, release_of(bench.registry, bench.goal)) if of_goal else None
+        clock = LaneClock.of(bench.goal.name, of_goal, release) if of_goal else None
         if clock is not None:
             effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
         original = self.original_for(candidates[0]) if candidates else bench.original
-        timed = self.prepared.timed[: effort.most_samples]
-        lanes = [replace(self._lane(one, wanted), timed=timed, clock=clock) for one in candidates]
-        base = self._lane(original, Wanted())
-        base = replace(base, timed=timed, clock=clock, batched=wanted.proves and self._is_quick)
+        given = {"timed": self.prepared.timed[: effort.most_samples], "clock": clock}
+        base = self._lane(original, Wanted(), **given, batched=wanted.proves and self._is_quick)
         bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
         base = replace(base, comparison=replace(base.comparison, place=bounded))
+        lanes = [self._lane(one, wanted, **given) for one in candidates]
         lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
         lanes += [replace(base, clock=program) for program in wanted.programs]
         lossy = tuple(one.is_lossy or not bench.target.exact for one in candidates)
-        admit = Admission(bench.budget, lossy) if wanted.gated else None
-        first, others = self._race(base, lanes, effort, admit)
+        admit, beside = (
+            Admission(bench.budget, lossy) if wanted.gated else None,
+            self._fit_beside_others(1 + len(lanes)),
+        )
+        request = race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit, opens_beside=beside)
+        try:
+            answer = where_timed(bench, race_job, request, race_job.Answer)
+        except WorkerFailed as failed:
+            raise self.failed(failed.reason, failed.error) from failed
+        first, others = answer.base, list(answer.lanes)
         for found in (first, *others):
             if found.late:
                 bench.deadline.note(late_text(found.late))
@@ -138,8 +148,7 @@ class Races:
         if known is not None:
             return known
         wanted = Wanted(samples, measure_task=True, proves=batched)
-        request = replace(self._lane(candidate, wanted), timed=())
-        look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
+        look = race_job.Request(self._lane(candidate, wanted), (), None, 0, timeout_s=bench.settings.timeout_s)
         result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
         bench.runner.count += 1
         if not result.failure:
@@ -194,22 +203,6 @@ class Races:
         package = found.package or self._release
         return TimingFailed(found.reference, found.what, found.cause, found.fix, package, found.status)
 
-    def _race(
-        self, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None
-    ) -> tuple[LaneResult, list[LaneResult]]:
-        """A race; without the original there is none.
-
-        Raises:
-            TimingFailed: the original does not run any more; it names the plugin that runs it.
-        """
-        try:
-            seed, beside = self._bench.settings.seed, self._fit_beside_others(1 + len(lanes))
-            request = race_job.Request(base, tuple(lanes), effort, seed, admit, opens_beside=beside)
-            answer = where_timed(self._bench, race_job, request, race_job.Answer)
-            return answer.base, list(answer.lanes)
-        except WorkerFailed as failed:
-            raise self.failed(failed.reason, failed.error) from failed
-
     def _fit_beside_others(self, lanes: int) -> bool:
         """Whether half of the memory for lanes takes these: runs that begin together count the same memory as free."""
         return lanes <= self._room * _FREE_SHARE / 2
@@ -226,16 +219,18 @@ class Races:
             rooms.append(device_bytes / max(each + _CONTEXT_BYTES, self.prepared.device_bytes))
         return min(rooms)
 
-    def _lane(self, candidate: Candidate, wanted: Wanted) -> lane.Request:
+    def _lane(self, candidate: Candidate, wanted: Wanted, **changes: Any) -> lane.Request:
         held = self._bench.settings.max_batch_drift is not None and wanted.gated
-        return lane.Request(
-            model=candidate.model,
-            comparison=self._bench.comparison(candidate),
-            compared=wanted.samples,
-            timed=self.prepared.timed,
+        looked_at = wanted.proves and bool(wanted.samples) and self._is_quick
+        request = lane.Request(
+            candidate.model,
+            self._bench.comparison(candidate),
+            wanted.samples,
+            timed=(),
             measure_task=wanted.measure_task,
-            batched=held or (wanted.proves and bool(wanted.samples) and self._is_quick),
+            batched=held or looked_at,
         )
+        return replace(request, **changes)
 
     @property
     def _is_quick(self) -> bool:
