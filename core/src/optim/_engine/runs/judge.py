@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from optim._engine.compare.rounding import not_reproducible
+from optim._engine.compare.original import not_reproducible
 from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
@@ -21,7 +21,7 @@ from optim._engine.search.rows import failures, smallest_size, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
-from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
 from optim._engine.search.targets.contest import Contest, Entrant
 from optim._engine.search.taste import FEW
 from optim._engine.search.workbench import Workbench
@@ -44,9 +44,8 @@ def judge_search(contest: Contest) -> Verdict:
     try:
         verdict = _searched(contest)
     except TimingFailed as failed:
-        stopped = _STOPPED
         what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        verdict = Verdict(RunStatus.FAILED, what, None, [])
+        stopped, verdict = _STOPPED, Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
     for one in entrants:
@@ -79,22 +78,13 @@ def _searched(contest: Contest) -> Verdict:
     return ending.made_right() or ending.not_held(first.reason)
 
 
-@dataclass(frozen=True, slots=True)
 class _Ending:
     """A search at its end, and the verdict that it comes to."""
 
-    bench: Workbench
-    entrant: Entrant
-
-    @property
-    def selection(self) -> Selection:
-        """What decided."""
-        return self.entrant.selection
-
-    @property
-    def board(self) -> Board:
-        """What was found."""
-        return self.entrant.beam.board
+    def __init__(self, bench: Workbench, entrant: Entrant) -> None:
+        self.bench, self.beam, self.plan = bench, entrant.beam, entrant.plan
+        self.board, self.selection = entrant.beam.board, entrant.selection
+        self.objective = self.board.objective
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
@@ -105,23 +95,22 @@ class _Ending:
         """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
         idle = {attempt.step.pass_name for attempt in self.board.attempts if attempt.unchanged}
-        forced = [one for one in self.entrant.plan.forced() if one.is_named or one.name not in idle]
+        forced = [one for one in self.plan.forced() if one.is_named or one.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
-            name = first.name
             self.board.conclude(self.bench.original)
-            tried = failures([a for a in self.board.attempts if a.status is not StepStatus.SKIPPED], name)
-            why = next(iter(self.selection.objections), undecided or tried)
-            return self.not_held(f"{name} {first.why}, but it failed: {why}")
+            tried = [row for row in self.board.attempts if row.status is not StepStatus.SKIPPED]
+            why = next(iter(self.selection.objections), undecided or failures(tried, first.name))
+            return self.not_held(f"{first.name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
-        if broken := self.selection.objective.original_objection(self.bench.original):
+        if broken := self.objective.original_objection(self.bench.original):
             self.board.conclude(self.bench.original)
             return self._out_of_bounds(broken)
-        if self.selection.objective.is_accuracy:
-            reason = f"the original keeps within {self.selection.objective.bounds_text}, and nothing is more accurate"
+        if self.objective.is_accuracy:
+            reason = f"the original keeps within {self.objective.bounds_text}, and nothing is more accurate"
             return self._verdict(RunStatus.UNCHANGED, reason, self._original())
         if self.bench.settings.says_a_budget and self.board.beyond(1) and not self.board.lossy_held:
             self.board.conclude(self.bench.original)
@@ -138,21 +127,22 @@ class _Ending:
 
         What keeps within them and is beyond the budget is kept aside, else what comes nearest to them.
         """
-        objective = self.selection.objective
-        if not objective.bounds:  # a latency limit that the goal keeps to itself
+        if not self.objective.bounds:  # a latency limit that the goal keeps to itself
             return self._missed(f"no candidate meets the latency limit; original: {broken}")
-        within = [one for one in self.board.beyond() if not objective.excess(Measured(one))]
+        within = [one for one in self.board.beyond() if not self.objective.excess(Measured(one))]
         nearest = self.selection.measure_nearest(within[:FEW]) if within else None
-        if nearest is not None and not objective.objection(nearest):
+        if nearest is not None and not self.objective.objection(nearest):
             budget = self.bench.budget.text
-            return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
+            return self._missed(
+                f"no candidate meets both {self.objective.bounds_text} and {budget}; original: {broken}"
+            )
         closer = self.selection.nearest_to_bounds()
         if nearest is not None and closer is not None:
             self.board.dismiss(nearest.candidate)
         nearest = closer or nearest
-        said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
+        said = f"no candidate within the accuracy budget meets {self.objective.bounds_text}; original: {broken}"
         if nearest is not None:
-            said += f"; nearest candidate: {objective.objection(nearest)}"
+            said += f"; nearest candidate: {self.objective.objection(nearest)}"
         elif smallest := smallest_size(self.board.attempts):
             said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
@@ -163,7 +153,7 @@ class _Ending:
         None if the original is right, if more was asked for, or if they do not make it right.
         """
         inexact = self.bench.prepared.inexact
-        if inexact is None or [one.name for one in self.entrant.plan.forced()] != [inexact.pass_name]:
+        if inexact is None or [one.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
             candidate = _repeat(self.bench, self.board, [Named(inexact.pass_name)])
@@ -176,17 +166,12 @@ class _Ending:
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
         self.board.conclude(self.bench.original)
-        forced = {planned.name for planned in self.entrant.plan.forced()}
+        forced = {planned.name for planned in self.plan.forced()}
         attempts = self.board.attempts
         if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()
             return self._missed(reason)
         return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.board.points())
-
-    @property
-    def _base(self) -> LaneResult | None:
-        """The clock's figures of the original in the last race."""
-        return self.board.objective.base
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
@@ -196,7 +181,7 @@ class _Ending:
             reason,
             winner,
             self.board.attempts,
-            original=self.board[winner.candidate].base or self._base,
+            original=self.board[winner.candidate].base or self.objective.base,
             points=self.board.points(winner.candidate),
         )
 
@@ -209,12 +194,11 @@ class _Ending:
         """
         if not self.bench.target.timed:
             return Measured(self.bench.original)
-        # its races were against the original where that was prepared
-        elsewhere = bool(self.entrant.beam.start.candidate.target)
-        is_late = self.entrant.beam.time.is_up or not self.entrant.beam.time.may_prove_more
-        clock = self.entrant.beam.clock
-        is_timed = self._base is not None and (clock.proves or is_late or elsewhere)
-        if not is_timed and not self.entrant.beam.time.may_prove_more:
+        time = self.beam.time
+        elsewhere = bool(self.beam.start.candidate.target)  # its races were against the original on the baseline
+        may_do = self.beam.clock.proves or elsewhere or time.is_up or not time.may_prove_more
+        is_timed = self.objective.base is not None and may_do
+        if not is_timed and not time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, ITSELF)
         if not is_timed and not self.selection.measure([self.bench.original]):
@@ -224,7 +208,7 @@ class _Ending:
             if score.out_of_time:
                 return Measured(self.bench.original, ITSELF)
             raise not_reproducible(score.objection.text)
-        base = self._base
+        base = self.objective.base
         return Measured(self.bench.original, as_base(base) if base is not None and base.ratio is not None else ITSELF)
 
     def _measure_nearest(self) -> Measured | None:
@@ -241,7 +225,12 @@ class _Ending:
     def _missed(self, reason: str) -> Verdict:
         """Nothing keeps within the budget."""
         return Verdict(
-            RunStatus.BUDGET_MISSED, reason, None, self.board.attempts, original=self._base, points=self.board.points()
+            RunStatus.BUDGET_MISSED,
+            reason,
+            None,
+            self.board.attempts,
+            original=self.objective.base,
+            points=self.board.points(),
         )
 
 

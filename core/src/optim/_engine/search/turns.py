@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from optim._engine.locks import POLL_S, Holder, LockBusyError, acquire, held_for_s
+from optim._engine.locks import POLL_S, LockBusyError, acquire, held_for_s
 from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError
 
@@ -109,10 +109,10 @@ class Turns:
         if self._elsewhere:
             yield
             return
-        asked, told = self._now(), list[Holder]()
+        asked, told = self._now(), list[str]()
         self._waits_since = asked
 
-        def tell(holder: Holder) -> None:
+        def tell(holder: str) -> None:
             told.append(holder)
             self._say(f"waiting: another optim is timing, {holder}")
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import onnx
 
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldSession
 from optim._engine.compare.place import Place
 from optim._engine.jobs.start_up import timed_run
 from optim.arrays import Feeds

@@ -38,7 +38,7 @@ from optim._engine.search.state import LaneResult
 from optim._engine.search.taste import HANGS_S, WORTH
 from optim._engine.search.turns import Turns, quiet
 from optim.goal import FASTER, ROUNDS_FOR_95, Figure, GenerationTimes, Ratio
-from optim.jobs.forked import Server
+from optim.jobs.fork_server import Server
 from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire
 
@@ -72,7 +72,7 @@ _LEAST_WINDOW_S = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a race looks.
+    """How long a race looks; :mod:`optim._engine.search.measure.clock` makes those of a search.
 
     Attributes:
         seconds: of racing, after the lanes are open.
