@@ -77,11 +77,7 @@ _MOST_TOKENS = 1 << 20
 
 
 def parse_workload(text: str) -> GoalRequest:
-    """The answers of ``prompt=512,new=128``; what is left out is as by default.
-
-    Raises:
-        OptimError[bad-workload]: it is nothing of the kind.
-    """
+    """The answers of ``prompt=512,new=128``; what is left out is as by default."""
     known: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         found = re.fullmatch(r"\s*(prompt|new)\s*=\s*(\d{1,7})\s*", part)
@@ -102,12 +98,7 @@ def workload_text(asked: GoalRequest) -> str:
 
 
 def asked_workload(text: str, goal: str | None) -> dict[str, Any]:
-    """What ``--generate`` says, as settings of a run: its goal is ``generate``.
-
-    Raises:
-        OptimError[bad-workload]: it cannot be read.
-        OptimError[conflicting-request]: another goal was asked for.
-    """
+    """What ``--generate`` says, as settings of a run: its goal is ``generate``."""
     if goal not in (None, GENERATE):
         raise OptimError.usage(
             "conflicting-request",

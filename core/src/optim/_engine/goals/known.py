@@ -103,12 +103,7 @@ def goals(registry: Registry) -> Mapping[str, Goal]:
 
 
 def find_goal(registry: Registry, name: str) -> Goal:
-    """The goal of that name.
-
-    Raises:
-        OptimError[unknown-goal]: no usable plugin adds it; lists the near ones.
-        OptimError[plugin-failed]: what a plugin offers under that name cannot be used.
-    """
+    """The goal of that name."""
     goal = OWN_GOALS.get(name) or goals(registry).get(name)
     if goal is None:
         registry.raise_if_lost("goal", name)

@@ -42,11 +42,7 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Open, run, compare.
-
-    Raises:
-        OptimError: it does not run there.
-    """
+    """Open, run, compare."""
     backend, target = request.comparison.place.backend(), request.comparison.place.target
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:

@@ -45,7 +45,6 @@ class Request:
         comparison: of the chain that made it, where it runs too.
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
-        measure_task: whether the task metric is measured, on all its samples.
         clock: of the goal, which has its turn in each round too; None where the goal has none of its own.
         batched: whether it is looked at how far answers move in a batch and with padding, and what unseen samples show.
     """
@@ -206,22 +205,14 @@ class LaneClock:
         return cls(goal, f"{kind.__module__}:{kind.__qualname__}", to_wire(clock), release)
 
     def start(self, subject: Subject) -> Timer:
-        """The clock's timer.
-
-        Raises:
-            OptimError[goal-failed]: the plugin's clock raised; an OptimError of its own goes through.
-        """
+        """The clock's timer."""
         module, _, name = self.path.partition(":")
         with self._calling():
             clock: GoalClock = from_wire(getattr(importlib.import_module(module), name), self.settings)
             return clock.start(subject)
 
     def round(self, timer: Timer) -> Figure:
-        """One round of the timer.
-
-        Raises:
-            OptimError[goal-failed]: it raised, or returned what is no figure.
-        """
+        """One round of the timer."""
         with self._calling():
             found = timer.round()
         seconds = found.seconds if isinstance(found, Figure) else found

@@ -41,8 +41,6 @@ class Turns:
 
     Args:
         what: the run does, for others who wait for it.
-        say: told who is waited for.
-        now: seconds of a clock that never goes back.
         elsewhere: whether another machine's clock is used, which is held there.
 
     Attributes:
@@ -101,11 +99,7 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the clock.
-
-        Raises:
-            OptimError[clock-in-use]: others held it for too long.
-        """
+        """Hold the clock."""
         if self._elsewhere:
             yield
             return

@@ -82,11 +82,7 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Profile each for a moment, at the clock.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime writes no profile.
-    """
+    """Profile each for a moment, at the clock."""
     feeds = FeedSet.open(request.feeds).sample(request.sample)
     found: list[tuple[NodeTime, ...]] = []
     for number, one in enumerate(request.models, 1):
@@ -135,10 +131,7 @@ class Runs:
 
     Attributes:
         seconds: of runs that are timed, about.
-        warm_up: runs before them.
-        least: of them, at least.
         share: of them that is told of, the fastest; 0: the fastest one alone.
-        most: of them, however short.
     """
 
     seconds: float
@@ -163,17 +156,8 @@ def timed(
 ) -> tuple[NodeTimes, _Told]:
     """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
 
-    Args:
-        place: where it runs.
-        model: with its session settings.
-        feeds: of every run.
-        runs: how many of each kind, about.
-        warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
-        weights: shape of the largest weight of nodes, by name.
-        clock: entered for the runs that count; where the model is open but once at a time, for opening it too.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    ``warm_up`` first runs the session without the profiler, and is given the milliseconds of opening it. ``clock`` is
+    entered for the runs that count; where the model is open but once at a time, for opening it too.
     """
     backend, found, weights = place.backend(), None, weights or {}
     started = time.perf_counter()

@@ -33,15 +33,8 @@ def profile_of(
 ) -> NodeTimes:
     """The times of nodes in a session of ONNX Runtime with its profiler on, and its optimizers as the user has them.
 
-    Args:
-        place: where it runs.
-        model: with its session settings.
-        run: runs the session, and returns the numbers of the runs that do not count; see :func:`read_timeline`.
-        share: of the others that counts.
-        weights: shape of the largest weight of nodes, by name.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime writes no profile.
+    ``run`` runs the session, and returns the numbers of the runs that do not count; for the others see
+    :func:`read_timeline`.
     """
     with TemporaryDirectory(prefix="optim-profile-") as folder:
         asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(Path(folder, "profile"))})

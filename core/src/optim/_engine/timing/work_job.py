@@ -55,11 +55,7 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Run the model once, as it is written.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
-    """
+    """Run the model once, as it is written."""
     if request.place.backend().owner is not None:
         return Answer({})
     feeds = FeedSet.open(request.feeds).sample(request.sample)

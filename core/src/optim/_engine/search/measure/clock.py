@@ -51,9 +51,6 @@ class Clock:
     """Times candidates against the original within the search's time.
 
     Attributes:
-        races: of the run.
-        board: what was found of each model.
-        time: what the search has.
         proves: whether that was a race of the end.
     """
 
@@ -112,15 +109,8 @@ class Clock:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
         Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
-        flight or of starts takes seconds for each model.
-
-        Args:
-            candidates: that are timed.
-            seconds: for all of them.
-            on_all_samples: compare them before; one that is not right is not timed, and :attr:`board` says why.
-
-        Returns:
-            Those that run, in order; nothing is decided by it.
+        flight or of starts takes seconds for each model. With ``on_all_samples`` they are compared before; one that is
+        not right is not timed, and :attr:`board` says why. Returns those that run; nothing is decided by it.
         """
         if not candidates:
             return []
@@ -257,7 +247,12 @@ def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = Fals
 
 
 def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
-    """A few rounds on one sample."""
+    """A few rounds on one sample for candidates that were compared already, within the budget or not.
+
+    Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
+    flight or of starts takes seconds for each model. With ``on_all_samples`` they are compared before; one that is not
+    right is not timed, and :attr:`board` says why. Returns those that run, in order; nothing is decided by it.
+    """
     return _look(time, min(seconds, 2 * LOOK_S), one_sample=True)
 
 

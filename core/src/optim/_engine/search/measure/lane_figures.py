@@ -21,12 +21,7 @@ def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int
 
 
 def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
-    """How long calls took, of each timed sample.
-
-    Args:
-        calls: seconds, by round, by sample.
-        kept: places of the rounds that count.
-    """
+    """How long calls took, of each timed sample; they are given in seconds, by round and sample."""
     rounds = [calls[r] for r in kept if r < len(calls)]
     samples = len(rounds[0]) if rounds else 0
     each = (percentiles(seconds for one in rounds for seconds in one[i]) for i in range(samples))
@@ -93,12 +88,7 @@ _MOST_MISSED = 0.05
 
 
 def paired_ratio(candidate: Sequence[float], base: Sequence[float] | float = 1.0) -> Ratio:
-    """Median of the ratios round by round, with :func:`median_interval`.
-
-    Args:
-        candidate: a time a round.
-        base: the times of the base in the same rounds; same unit, same length, at least one. 1: they are ratios.
-    """
+    """Median of the ratios round by round, with :func:`median_interval`; to a base of 1 they are ratios already."""
     ratios = np.asarray(candidate, float) / np.asarray(base, float)
     low, high = median_interval(ratios)
     return Ratio(float(np.median(ratios)), low, high, len(ratios))

@@ -75,13 +75,9 @@ class Effort:
     """How long a race looks; :mod:`optim._engine.search.measure.clock` makes those of a search.
 
     Attributes:
-        seconds: of racing, after the lanes are open.
-        least_rounds: before anything is decided.
-        most_rounds: at which it ends.
         width: ends earlier when the best lane's interval is narrower than this share.
         gain_width: ends earlier, too, when it is narrower than this share of what the best lane gains or loses, and no
             other lane can be as good: half the time need not be known to a hundredth of it.
-        drop: whether beaten lanes leave the race.
         open_timeout_s: for opening, comparing and warming up.
         patience_s: how much longer to wait for enough quiet rounds where other processes use the machine.
         fresh: whether lanes are forks of a program that is started for this race, where there are forks, else programs.
@@ -113,7 +109,6 @@ class Admission:
     """Who may race: what is wrong would only make what is right look slow.
 
     Attributes:
-        budget: what a candidate must keep within.
         lossy: whether each candidate is held to the budget, by its place; else to rounding.
     """
 
@@ -135,10 +130,7 @@ class Request:
     """What is timed against what.
 
     Attributes:
-        base: what the others are timed against.
-        lanes: the others.
         effort: how long to look; None: the base is looked at, and nothing is timed.
-        seed: of the order in a round.
         admission: which lanes may race; all do by default.
         timeout_s: for a look.
         opens_beside: whether lanes may be opened while another run has the clock: there is memory for both.
@@ -167,11 +159,7 @@ class Answer:
 
 
 def run(request: Request, turns: Turns) -> Answer:
-    """Have the race, or the look.
-
-    Raises:
-        WorkerFailed: the base itself does not run.
-    """
+    """Have the race, or the look."""
     if request.effort is None:
         turns.await_quiet_end()
         return Answer(_look(request.base, request.timeout_s), ())
@@ -195,15 +183,8 @@ def _look(request: LaneRequest, timeout_s: float) -> LaneResult:
 def race(request: Request, effort: Effort, turn: Callable[[], AbstractContextManager[None]] = nullcontext) -> Answer:
     """Time lanes against the base.
 
-    If the time is over before the base is open, nothing has figures; each result says so.
-
-    Args:
-        request: the lanes.
-        effort: how long to look.
-        turn: at the machine's clock, for the rounds; whoever has it already leaves it out.
-
-    Raises:
-        WorkerFailed: the base itself does not run.
+    If the time is over before the base is open, nothing has figures; each result says so. Whoever has a turn at the
+    machine's clock already leaves ``turn`` out.
     """
     started = time.monotonic()
     end = started + effort.whole_s
@@ -241,9 +222,6 @@ class Lane:
         racing: whether further rounds run it.
         by_wall: whether it is timed by the wall's clock, and not by its device's.
         doubt: what the device's clock said of a run and what the wall's did, in seconds, if they contradict each other.
-        spent_s: seconds of all its rounds.
-        processor_s: of the process so far.
-        failure: why it died.
         late: what it was doing when the time or its limit was over, and it had not come back.
     """
 
@@ -356,15 +334,6 @@ def run_rounds(lanes: Sequence[Lane], effort: Effort, seed: int, end: float) -> 
 
     If the clock of one lane's device contradicts the wall's, all of them are timed by the wall's from the beginning:
     times of two clocks have no ratio.
-
-    Args:
-        lanes: the base, and the others.
-        effort: how long to look.
-        seed: of the order in a round.
-        end: by the monotonic clock.
-
-    Raises:
-        WorkerFailed: the base itself does not run.
     """
     rounds = Rounds(lanes, effort, random.Random(seed), min(end, time.monotonic() + effort.seconds), end)
     for number in range(effort.most_rounds * 3):
@@ -419,10 +388,7 @@ class Rounds:
     """The rounds of a race, while it goes on and when it is over.
 
     Attributes:
-        lanes: the base, and the others.
-        order: of the lanes in a round.
         deadline: when what was asked for is spent; the race goes on only for what is still open.
-        end: when nothing goes on.
         cut_short: whether rounds ended because the time of the run did.
         quiet: rounds in which others left the machine alone.
         window: rounds of which that is not known yet.
@@ -486,12 +452,7 @@ class Rounds:
         return True
 
     def is_over(self, count: int, half_a_round_s: float) -> bool:
-        """Whether no further round is run.
-
-        Args:
-            count: of rounds so far.
-            half_a_round_s: a round is begun where more than half of it is in time.
-        """
+        """Whether no further round is run; one is begun where more than half of it is in time."""
         effort, enough = self.effort, count >= self.effort.least_rounds
         alone = len(self.lanes) > 1 and not any(lane.racing for lane in self.lanes[1:])
         if alone and count >= min(LEAST_ROUNDS, effort.least_rounds):  # nothing was admitted, or all died
@@ -549,7 +510,6 @@ class Leader:
     """How a race stands.
 
     Attributes:
-        best: ratio of the best lane.
         alone: whether no other lane that still races can be as good: their intervals lie above its own.
     """
 

@@ -50,7 +50,6 @@ class Wanted:
 
     Attributes:
         samples: to compare with the original on, before the race.
-        measure_task: whether the task metric is measured, on all its samples.
         gated: whether what is beyond the budget is not timed.
         proves: whether it is one of the last races, whose figures of the original are reported.
         places: where the original itself is timed elsewhere, after the candidates.
@@ -71,13 +70,7 @@ _NOTHING = Wanted()
 
 
 class Races:
-    """Races of one run: its candidates against its original.
-
-    Attributes:
-        prepared: samples of the original, and what running it takes.
-        say: tells whoever waits what is timed.
-        teller: tells them how the search stands.
-    """
+    """Races of one run: its candidates against its original."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -136,12 +129,7 @@ class Races:
         return first, others
 
     def check(self, candidate: Candidate, *, batched: bool = True) -> LaneResult:
-        """Opens a model that is not timed, and compares it on every sample the gate uses.
-
-        Args:
-            candidate: the model.
-            batched: whether it is looked at how far answers move in a batch and with padding.
-        """
+        """Opens a model that is not timed, and compares it on every sample of the gate; ``batched``: in a batch too."""
         bench, samples = self._bench, self.prepared.compared
         key = bench.keys.found("check", candidate.digest, candidate.interfaces, samples, batched)
         known = bench.runner.known(key, LaneResult)
@@ -159,9 +147,6 @@ class Races:
         """Returns the original as it is timed against a candidate: with the step that changed its inputs and outputs.
 
         That step is applied once in a run.
-
-        Raises:
-            OptimError[recast-failed]: that step does not do for the original what it did for the candidate.
         """
         bench, recast = self._bench, candidate.recast
         if recast is None:
@@ -188,12 +173,7 @@ class Races:
         return max(2, int(self._room * _FREE_SHARE))
 
     def failed(self, reason: str, error: OptimError | None = None) -> TimingFailed:
-        """The error of an original that ran before and does not run any more.
-
-        Args:
-            reason: what became of it.
-            error: what was raised, where it was an error of its own.
-        """
+        """The error of an original that ran before and does not run any more; ``error``: what was raised, if it was."""
         found = error or OptimError(
             "original-failed",
             "the original model stopped running while it was timed",
@@ -259,12 +239,7 @@ def late_text(reason: str) -> str:
 def where_timed(bench: Workbench, module: ModuleType, request: object, kind: type[T], *, timed: bool = True) -> T:
     """What a race, or a profile, found, here or on a machine that has the targets; waiting for that is no search time.
 
-    Args:
-        bench: tells where.
-        module: what does it: it starts processes of its own, and takes its turn at the clock when it needs it.
-        request: what it is told.
-        kind: of the answer.
-        timed: whether a clock is needed for it.
+    The module starts processes of its own, and takes its turn at the clock when it needs it.
 
     Raises:
         WorkerFailed: it did not come back, or what all is timed against does not run.

@@ -39,15 +39,12 @@ class Entrant:
     """A target on which the original runs, and what became of its search.
 
     Attributes:
-        bench: the run on this target.
-        plan: what is considered there.
         drift: of the original there to the baseline's outputs.
         objection: why that is more than rounding; candidates may hold all the same, within the budget.
         beam: its search, and ``selection`` the end of that; of those that a contest began with.
         promise: the best ratio to hope for after first looks, also of what does not hold yet.
         ranking: what held, best first.
         reason: why it had no more time, or was not proven.
-        failed: whether it cannot take part.
     """
 
     bench: Workbench
@@ -114,12 +111,7 @@ Winner = tuple[Measured, Entrant]
 
 
 class Contest:
-    """The search of one run.
-
-    Args:
-        base: the run on the baseline.
-        entrants: the run on each target.
-    """
+    """The search of one run."""
 
     def __init__(self, base: Workbench, entrants: Sequence[Entrant]) -> None:
         self.base, self.entrants = base, entrants
@@ -285,17 +277,7 @@ def _right(one: Entrant, items: Sequence[Measured]) -> list[Measured]:
 
 
 def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]) -> list[Entrant]:
-    """The targets on which the original runs; others are noted in ``failed``.
-
-    Args:
-        base: prepared, on the baseline.
-        chosen: the targets.
-        plans: what is considered on each.
-        failed: why those that were tried before do not run it.
-
-    Raises:
-        OptimError[no-target-runs]: none of them runs it.
-    """
+    """The targets on which the original runs; ``failed`` takes why others do not, and knows those tried before."""
     budget = base.settings.budget(base.prepared.tolerance)
     found = []
     for target in chosen.targets:
