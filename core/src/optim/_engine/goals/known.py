@@ -91,10 +91,8 @@ class Accuracy(Goal):
         return False
 
 
-LATENCY, SIZE, MEMORY, ACCURACY = Latency(), Size(), Memory(), Accuracy()
-
-
-OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (LATENCY, SIZE, MEMORY, ACCURACY)}
+SIZE = Size()
+OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (Latency(), SIZE, Memory(), Accuracy())}
 
 
 def goals(registry: Registry) -> Mapping[str, Goal]:

@@ -197,7 +197,7 @@ def _load(bench: Workbench, source: ingest.Answer) -> Load:
 def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], None]) -> None:
     """Say how long the run is going to take, and have it keep to that."""
     time = bench.deadline
-    time.try_s = load.try_s
+    time.try_s = load.candidate_s + load.lane_s
     if bench.settings.search_seconds == AUTO:
         costs = PassCosts.known(bench.store)
         each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]

@@ -218,16 +218,15 @@ class Clock:
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""
         score, objection = self.board[candidate], Objection(result.failure)
-        if result.ready is not None and not objection:
+        ready, budget = result.ready, self.board.budget
+        if ready is not None and not objection:
             lossy = candidate.is_lossy or not self.board.target.exact
-            objection = self.board.budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            objection = budget.objection(ready.comparisons, lossy, ready.task)
             if objection:
-                score.broken = candidate.compared(result.ready)
+                score.broken = candidate.compared(ready)
             else:
-                ready, budget = result.ready, self.board.budget
-                objection = Objection(
-                    budget.batch_objection(ready.batch) or budget.unseen_objection(ready.unseen, lossy)
-                )
+                text = budget.batch_objection(ready.batch) or budget.unseen_objection(ready.unseen, lossy)
+                objection = Objection(text)
         if not objection and result.throughput is not None:
             objection = Objection(result.throughput.objection)
         if objection:

@@ -28,9 +28,7 @@ from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 
 _NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
-
 _NOT_TIMED = "the run ended before the original was timed on this target"
-
 _NO_BETTER = "no candidate is better than the baseline in the final timing"
 
 
@@ -62,10 +60,6 @@ class Entrant:
     def name(self) -> str:
         """The name of its target."""
         return self.bench.target.name
-
-    def fail(self, reason: str) -> None:
-        """It cannot take part."""
-        self.failed, self.reason, self.ranking = True, reason, []
 
     def decide(self, ranking: Sequence[Measured]) -> Measured | None:
         """The candidate that is better than the original on the baseline in the proof; None if there is none."""
@@ -156,7 +150,7 @@ class Contest:
             effort = first_look(one.beam.time)
             base, (result,) = Races(one.bench).race([one.bench.original], effort)
             if result.ratio is None:
-                one.fail(result.failure or _NOT_TIMED)
+                one.failed, one.reason = True, result.failure or _NOT_TIMED
                 continue
             one.beam.board.objective.base = base
             one.beam.start = replace(one.beam.start, lane=result)
@@ -212,7 +206,7 @@ class Contest:
         try:
             yield
         except NamedPassError as failed:
-            one.fail(f"{failed.what}: {failed.cause}")
+            one.failed, one.reason, one.ranking = True, f"{failed.what}: {failed.cause}", []
 
     @property
     def _competes(self) -> bool:
@@ -238,13 +232,20 @@ class Contest:
         """What became of each, and of the baseline where that was not among them."""
         rows = [one.row(delivered) for one in self.entrants]
         if not any(row.is_baseline for row in rows):
+            target, prepared = self.base.target, self.base.prepared
             is_delivered = delivered is not None and not delivered.target
-            status = TargetStatus.DELIVERED if is_delivered else TargetStatus.BEATEN
             row = TargetOutcome(
-                self.base.target.name, status, "it is only the baseline", self.base.target, is_baseline=True
+                target.name,
+                TargetStatus.DELIVERED if is_delivered else TargetStatus.BEATEN,
+                "it is only the baseline",
+                target,
+                is_baseline=True,
+                ratio=1.0,
+                interval=(1.0, 1.0),
+                versions=prepared.versions,
+                requirements=prepared.requirements,
             )
-            libraries, needed = self.base.prepared.versions, self.base.prepared.requirements
-            rows.append(replace(row, ratio=1.0, interval=(1.0, 1.0), versions=libraries, requirements=needed))
+            rows.append(row)
         return rows
 
     def bench_of(self, delivered: Candidate | None) -> Workbench:
