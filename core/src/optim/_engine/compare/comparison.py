@@ -52,14 +52,6 @@ _LOOKED_AT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What was found: every output at its worst, and the task metric where it was asked for and can be measured."""
-
-    comparisons: tuple[OutputComparison, ...]
-    task: TaskFigure | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """Where a chain's models run, and what they are compared with.
 
@@ -79,7 +71,9 @@ class Comparison:
         given = model if interface.raw and self.given is None else self.given
         return replace(self, interfaces=(*self.interfaces, interface), given=given)
 
-    def judge(self, session: Session, samples: Sequence[int], *, measure_task: bool, everything: bool) -> Judged:
+    def judge(
+        self, session: Session, samples: Sequence[int], *, measure_task: bool, everything: bool
+    ) -> tuple[tuple[OutputComparison, ...], TaskFigure | None]:
         """Compare the model at the end of the chain with the original.
 
         Args:
@@ -87,6 +81,9 @@ class Comparison:
             samples: of the original's feeds; with none, no output is compared.
             measure_task: whether the run's task metric is measured; it is not where an output has a problem.
             everything: the metric on all its samples, or on those that candidates are explored on.
+
+        Returns:
+            Every output at its worst, and the task metric where it was asked for and can be measured.
 
         Raises:
             OptimError: nothing-compared, interface-changed, two-recasts, metric-failed, metric-nonsense.
@@ -97,9 +94,8 @@ class Comparison:
             found += compare_variants(inner, self.reference, samples, interfaces, self.place)
             if samples and inner is not session:
                 found += compare_raw(session, inner, self.interfaces[place:])
-            if not measure_task or any(comparison.problem for comparison in found):
-                return Judged(tuple(found))
-            return Judged(tuple(found), self._task(inner, interfaces, everything=everything))
+            measure_task = measure_task and not any(comparison.problem for comparison in found)
+            return tuple(found), self._task(inner, interfaces, everything=everything) if measure_task else None
 
     def batch_drift(self, session: Session, model: Model) -> BatchDrift:
         """How far the model's answers move in a batch and with padding; raw samples are not looked at."""

@@ -52,7 +52,7 @@ def run(request: Request, channel: Channel) -> Answer:
     backend, target = request.comparison.place.backend(), request.comparison.place.target
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:
-        judged = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
+        comparisons, _ = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
         return Answer(
-            judged.comparisons, dict(session.executed_on), dict(backend.versions()), tuple(backend.requirements(target))
+            comparisons, dict(session.executed_on), dict(backend.versions()), tuple(backend.requirements(target))
         )

@@ -90,15 +90,17 @@ def run(request: Request, channel: Channel) -> Answer:
         start = StartUp(open_s, open_bytes, tuple(first), tuple(duration), warm_up)
         own = session.peak_memory_bytes()
         peak = max(0, peak_memory_bytes() - before) if own is None else own
-        judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
+        comparisons, task = comparison.judge(
+            session, request.compared, measure_task=request.measure_task, everything=True
+        )
         batch = comparison.batch_drift(session, request.model) if request.batched else None
         unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
         ready = Ready(
-            judged.comparisons,
+            comparisons,
             peak,
             dict(session.executed_on),
             tuple(duration),
-            judged.task,
+            task,
             start,
             batch,
             tuple(session.kernels()),
