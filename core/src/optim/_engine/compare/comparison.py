@@ -42,10 +42,7 @@ from optim.jobs.doing import doing
 from optim.model import Model, SessionConfig
 from optim.onnx.files import describe_model
 from optim.options import import_named
-from optim.passes import Interface, Variant
-
-_RAW_PREFIX = "raw: "
-"""Before the name of an output that was compared on raw samples."""
+from optim.passes import Interface
 
 _LOOKED_AT = 8
 """Samples among which those of one shape are looked for."""
@@ -116,11 +113,12 @@ class Comparison:
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""
-        if recast_place(self.interfaces) is None:
+        place = recast_place(self.interfaces)
+        if place is None:
             feeds = self.reference.feed_set()
             return [(feeds.name_of(i), mapped_feeds(feeds.sample(i), self.interfaces)) for i in samples]
-        raw = raw_samples(self.interfaces)
-        return [(f"raw sample {place}", raw[place % len(raw)]) for place in range(len(samples))]
+        raw = [mapped_feeds(feeds, self.interfaces[place + 1 :]) for feeds in _raw(self.interfaces[place])]
+        return [(f"raw sample {number}", raw[number % len(raw)]) for number in range(len(samples))]
 
     def score(self, session: SessionConfig, samples: Sequence[int], path: Path) -> float:
         """How good a model file is, for a pass that tries many models itself (``Context.score``).
@@ -174,18 +172,6 @@ def recast_place(interfaces: Sequence[Interface]) -> int | None:
     return next((place for place, interface in enumerate(interfaces) if interface.raw), None)
 
 
-def raw_samples(interfaces: Sequence[Interface]) -> list[Feeds]:
-    """Raw samples as the model at the end of the chain takes them.
-
-    Raises:
-        OptimError[nothing-compared]: there is none.
-    """
-    place = recast_place(interfaces)
-    assert place is not None
-    samples = _raw(interfaces[place])
-    return [mapped_feeds(feeds, interfaces[place + 1 :]) for feeds in samples]
-
-
 def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
     """Compare a recast model with what its interface makes of the model inside, on raw samples.
 
@@ -215,18 +201,12 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
             "no raw sample gave a single element",
             "give the pass raw samples of your own on which the model finds something",
         )
-    return [
-        replace(
-            found, name=_RAW_PREFIX + found.name, sample=f"raw sample {_worst_of(found, pairs)}", limit=recast.tolerance
-        )
-        for found in compared
-    ]
-
-
-def _worst_of(found: OutputComparison, pairs: Sequence[tuple[Outputs, Outputs]]) -> int:
-    """Returns the number of the sample with the worst drift of an output; some samples may not have it."""
-    having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
-    return having[found.by_sample.index(found.relative_error)]
+    named = []
+    for found in compared:
+        having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
+        worst = f"raw sample {having[found.by_sample.index(found.relative_error)]}"
+        named.append(replace(found, name=f"raw: {found.name}", sample=worst, limit=recast.tolerance))
+    return named
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:
@@ -247,9 +227,29 @@ def compare_variants(
 ) -> list[OutputComparison]:
     """Compare every variant of a chain's interfaces, the worst of each output."""
     found: list[OutputComparison] = []
-    for index, interface in enumerate(interfaces):
-        for variant in interface.variants if samples else ():
-            found += _compare(session, reference, samples, interfaces, index, variant, place)
+    variants = [(index, one) for index, interface in enumerate(interfaces) for one in interface.variants]
+    for index, variant in variants if samples else ():
+        merged: dict[str, OutputComparison] = {}
+        variations = reference.variations()
+        feeds_of = import_named(variant.feeds)
+        part_of = import_named(variant.outputs) if variant.outputs else lambda outputs, _: outputs
+        opened: AbstractContextManager[Session | None] = nullcontext()
+        if variant.model is not None:
+            opened = place.backend().open_reference(variant.model, place.target)
+        with opened as own:
+            for sample, feeds in chosen(reference.feed_set(), samples):
+                before = mapped_feeds(feeds, interfaces[:index])
+                fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
+                got = mapped_outputs(session.run(fed), interfaces)
+                made = None if own is None else mapped_outputs(own.run(before), interfaces[:index])
+                expected = reference.expected(sample) if made is None else made
+                parts = part_of(expected, feeds), part_of(got, feeds)
+                compared = compare_sample(*parts, feeds, reference.original, variations)
+                named = [
+                    replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared
+                ]
+                merged = merge_samples(merged, named)
+        found += merged.values()
     return found
 
 
@@ -257,33 +257,3 @@ def variant_models(interfaces: Sequence[Interface]) -> list[Model]:
     """The models that a chain's variants are compared with, beside the original."""
     found = (variant.model for interface in interfaces for variant in interface.variants)
     return [model for model in found if model is not None]
-
-
-def _compare(
-    session: Session,
-    reference: Reference,
-    samples: Sequence[int],
-    interfaces: Sequence[Interface],
-    index: int,
-    variant: Variant,
-    place: Place,
-) -> list[OutputComparison]:
-    merged: dict[str, OutputComparison] = {}
-    variations = reference.variations()
-    feeds_of = import_named(variant.feeds)
-    part_of = import_named(variant.outputs) if variant.outputs else lambda outputs, _: outputs
-    opened: AbstractContextManager[Session | None] = nullcontext()
-    if variant.model is not None:
-        opened = place.backend().open_reference(variant.model, place.target)
-    with opened as own:
-        for sample, feeds in chosen(reference.feed_set(), samples):
-            before = mapped_feeds(feeds, interfaces[:index])
-            fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
-            got = mapped_outputs(session.run(fed), interfaces)
-            made = None if own is None else mapped_outputs(own.run(before), interfaces[:index])
-            expected = reference.expected(sample) if made is None else made
-            parts = part_of(expected, feeds), part_of(got, feeds)
-            compared = compare_sample(*parts, feeds, reference.original, variations)
-            named = [replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared]
-            merged = merge_samples(merged, named)
-    return list(merged.values())

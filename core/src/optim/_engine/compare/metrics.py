@@ -37,9 +37,6 @@ from optim.user_code import find_function, import_here
 
 _KNOWN = ("outputs", "labels", "feeds")
 
-_NAME = "optim-metric"
-"""Of the thread that takes calls."""
-
 _LONGEST_FOLDER = 70
 """Bytes: a path has 103 at most on macOS, and the folder made here takes 29 of them."""
 
@@ -167,7 +164,7 @@ def served(metric: Metric) -> Iterator[MetricSpec]:
 
     key, ended = secrets.token_hex(16), threading.Event()
     with _address() as address, Listener(address, authkey=bytes.fromhex(key)) as listener:
-        serving = threading.Thread(target=_serve, args=(listener, metric, ended), name=_NAME, daemon=True)
+        serving = threading.Thread(target=_serve, args=(listener, metric, ended), name="optim-metric", daemon=True)
         serving.start()
         program = CallingProgram(
             address=str(listener.address),

@@ -11,7 +11,6 @@ from optim._engine.backends.held import HeldBackend, held_backend
 from optim._engine.backends.plugin_calls import Bounds
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.budget import MaxLoss
 from optim._engine.gate.drift import OutputComparison, merge_samples
 from optim._engine.gate.outputs import compare_sample, elements, require_compared
 from optim._engine.gate.variation import Variation, read
@@ -49,7 +48,6 @@ class TaskUse:
     """The task metric of a run, as it was measured on the original.
 
     Attributes:
-        limit: how much worse it may get; None where it only informs.
         samples: it is measured on at the end.
         explored: those of them that a candidate is measured on first.
         original: the original's value on :attr:`samples`.
@@ -59,7 +57,6 @@ class TaskUse:
 
     metric: MetricSpec
     higher_is_better: bool
-    limit: MaxLoss | None
     samples: tuple[int, ...]
     explored: tuple[int, ...]
     original: float

@@ -339,24 +339,21 @@ def with_padding(one: Feeds, infos: Mapping[str, TensorInfo]) -> tuple[Feeds, in
     """Returns a sample with masked positions behind it, and their number: 0 without a mask of another input."""
     mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
     length = mask.shape[1] if mask is not None and mask.shape else None
-    axes = {name: _axes(info, length) for name, info in infos.items()} if isinstance(length, str) else {}
-    if mask is None or mask.name not in one or sum(map(bool, axes.values())) < 2:
-        return one, 0
-    more = max(1, one[mask.name].shape[1] // 2)
-    return {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}, more
+    padded = dict(one)
+    if mask is None or mask.name not in one or not isinstance(length, str):
+        return padded, 0
+    more, longer = max(1, one[mask.name].shape[1] // 2), 0
+    for name, info in infos.items():
+        if length in (info.shape or ()):
+            longer += 1
+            if name in one:
+                padded[name] = np.pad(one[name], [(0, more if size == length else 0) for size in info.shape or ()])
+    return (padded, more) if longer > 1 else (one, 0)
 
 
 def cut(array: Array, shape: tuple[int, ...]) -> Array:
     """Returns the part of an array that stands where a smaller one has its own."""
     return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
-
-
-def _axes(info: TensorInfo, name: str) -> tuple[int, ...]:
-    return tuple(axis for axis, size in enumerate(info.shape or ()) if size == name)
-
-
-def _with_zeros(array: Array, axes: Sequence[int], more: int) -> Array:
-    return np.pad(array, [(0, more if axis in axes else 0) for axis in range(array.ndim)])
 
 
 def _drifts(alone: Outputs, other: Outputs, variations: Mapping[str, Variation]) -> list[float]:

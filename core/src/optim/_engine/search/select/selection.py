@@ -235,7 +235,9 @@ class Selection:
 
     def _timed(self, ranking: Sequence[Measured], finalists: Sequence[Candidate]) -> list[Measured]:
         """Proves the finalists with other points of the front, and what came next where they did not hold."""
-        finalists = [*finalists, *worth_proving(self._board.held(), finalists, self._room(finalists))]
+        may_be_open = min(self._races.at_once, self._time.lanes_at_the_end(len(finalists) + FEW))
+        room = max(0, min(FEW, may_be_open - len(finalists)))
+        finalists = [*finalists, *worth_proving(self._board.held(), finalists, room)]
         measured = self._prove(finalists)
         looks = {item.digest: self.objective.figure(item) for item in (*self._board.held(), *ranking)}
         repaired = self._repaired(finalists, looks, self._best(measured))
@@ -329,11 +331,6 @@ class Selection:
                 drift = drift.worst(score.source.drift) if score.source is not None else drift
                 score.broken = replace(item.candidate, drift=drift)
         return held
-
-    def _room(self, finalists: Sequence[Candidate]) -> int:
-        """How many more models may be open at once."""
-        there_are = min(self._races.at_once, self._time.lanes_at_the_end(len(finalists) + FEW))
-        return max(0, min(FEW, there_are - len(finalists)))
 
     def _first_right(self, candidates: Iterable[Candidate]) -> list[Measured]:
         """Returns the first candidate that is right, where no clock tells which is better: the others need no look."""
