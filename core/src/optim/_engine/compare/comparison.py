@@ -30,10 +30,10 @@ from optim._engine.compare.place import (
     mapped_feeds,
     mapped_outputs,
 )
-from optim._engine.compare.unseen import batch_drift, compare_unseen
+from optim._engine.compare.unseen import LOOKED_AT, batch_drift
 from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import BatchDrift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_sample, elements
+from optim._engine.gate.outputs import compare_sample, elements, nothing_compared
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.drift import compare_outputs
@@ -43,9 +43,6 @@ from optim.model import Model, SessionConfig
 from optim.onnx.files import describe_model
 from optim.options import import_named
 from optim.passes import Interface
-
-_LOOKED_AT = 8
-"""Samples among which those of one shape are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +96,11 @@ class Comparison:
         if recast_place(self.interfaces) is not None:
             return BatchDrift(notes=("a pass changed the inputs: optim does not batch raw samples",))
         feeds = self.reference.feed_set()
-        samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
+        samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:LOOKED_AT]]
         adapters = {one.info.name for one in model.adapters}
         inputs = [info for info in model.inputs if info.name not in adapters]
         is_renamed = any(interface.outputs for interface in self.interfaces)  # a name may mean something else then
         return batch_drift(session, inputs, samples, {} if is_renamed else self.reference.variations())
-
-    def judge_unseen(self, session: Session, model: Model) -> tuple[OutputComparison, ...]:
-        """Compare with the original in sizes that no given sample has; raw samples are not looked at."""
-        if recast_place(self.interfaces) is not None:
-            return ()
-        return tuple(compare_unseen(session, model, self.reference, self.interfaces))
 
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""
@@ -195,12 +186,8 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         pairs.append((expected, got))
     compared = compare_outputs(pairs)
     if not any(found.compared or found.problem for found in compared):
-        raise OptimError(
-            "nothing-compared",
-            "the models have nothing to compare",
-            "no raw sample gave a single element",
-            "give the pass raw samples of your own on which the model finds something",
-        )
+        fix = "give the pass raw samples of your own on which the model finds something"
+        raise nothing_compared("no raw sample gave a single element", fix)
     named = []
     for found in compared:
         having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
@@ -212,13 +199,8 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
 def _raw(interface: Interface) -> Sequence[Feeds]:
     samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
-        what, cause = "the models have nothing to compare", f"{interface.raw} gave no sample"
-        raise OptimError(
-            "nothing-compared",
-            what,
-            cause,
-            "give the pass raw samples of your own; optim passes show PASS lists the option",
-        )
+        fix = "give the pass raw samples of your own; optim passes show PASS lists the option"
+        raise nothing_compared(f"{interface.raw} gave no sample", fix)
     return samples
 
 

@@ -33,7 +33,7 @@ from optim.jobs.doing import doing
 from optim.model import Model, TensorInfo, row_inputs
 from optim.passes import Interface
 
-_LOOKED_AT = 8
+LOOKED_AT = 8
 """Samples that others are made from."""
 
 _MOST_ROWS = 4
@@ -88,7 +88,7 @@ def compare_unseen(
     Nothing is compared if a pass changed what goes in, or on a sample of a size that the result says not to take.
     """
     folder, found = unseen_outputs(reference.outputs), list[OutputComparison]()
-    if not folder.is_dir() or any(interface.feeds for interface in interfaces):
+    if not folder.is_dir() or any(interface.feeds or interface.raw for interface in interfaces):
         return found
     kept, samples = FeedSet.open(folder), unseen_samples(reference)
     if len(kept) != len(samples):  # the original ran at fixed sizes, where nothing can be made
@@ -141,7 +141,7 @@ def unseen_samples(reference: Reference) -> list[UnseenSample]:
     feeds, original = reference.feed_set(), reference.original
     adapters = {one.info.name for one in original.adapters}
     infos = {info.name: info for info in original.inputs if info.name not in adapters}
-    given = {index: feeds.sample(index) for index in reference.compared[:_LOOKED_AT]}
+    given = {index: feeds.sample(index) for index in reference.compared[:LOOKED_AT]}
     found: list[UnseenSample] = []
     for make in (_batched, _padded, _longer, partial(_behind_a_past, reference)):
         with suppress(LookupError, TypeError, ValueError):  # inputs that are left out, texts, arrays that do not fit

@@ -16,6 +16,8 @@ from typing import Any
 from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.backends.session_contract import clock_doubt, is_other_clock
 from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.unseen import compare_unseen
+from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
@@ -93,7 +95,9 @@ def run(request: Request, channel: Channel) -> Answer:
             session, request.compared, measure_task=request.measure_task, everything=True
         )
         batch = comparison.batch_drift(session, request.model) if request.batched else None
-        unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
+        unseen: list[OutputComparison] = []
+        if request.batched and request.compared:
+            unseen = compare_unseen(session, request.model, comparison.reference, comparison.interfaces)
         ready = Ready(
             comparisons,
             peak,
@@ -103,7 +107,7 @@ def run(request: Request, channel: Channel) -> Answer:
             start,
             batch,
             tuple(session.kernels()),
-            unseen,
+            tuple(unseen),
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
         told = session.processor_s()
