@@ -175,7 +175,8 @@ def _prepared(
             bench.say(remark)
         within_s = bench.deadline.for_original if bench.settings.chain is None else None
         try:
-            bench.prepare(source.model, bench.check_options(source.model), within_s)
+            bench.check_options()
+            bench.prepare(within_s)
         except OptimError as error:
             if not chosen.compete:
                 raise
