@@ -23,6 +23,7 @@ ENGINE_USERS = {
     "testing/src": "optim.engine.testing",
     "plugins-fleet/src": "optim.engine.fleet",
     "plugins/src/optim_plugins/adapted": "optim.engine.adapters",
+    "plugins/src/optim_plugins/diagnose/bench": "optim.engine.bench",
     "plugins/src/optim_plugins/diagnose/installation": "optim.engine.installation",
     "plugins/src/optim_plugins/diagnose/inspect": "optim.engine.inspect",
     "plugins/src/optim_plugins/export": "optim.engine.export",

@@ -1,7 +1,4 @@
-"""For plugin ``layouts`` of optim-plugins: what laying a run's result out needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``layouts`` of optim-plugins: what laying a run's result out needs of the engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine.
-
-Each name is imported when it is first used: pytest loads the kits' plugin at its start.
-"""
+"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine."""
 
 from __future__ import annotations
 
@@ -38,10 +35,9 @@ if TYPE_CHECKING:
     from optim._engine.jobs.offer import Calibration as Calibration
     from optim._engine.jobs.offer import context_for as context_for
     from optim._engine.jobs.offer import proposed_options as proposed_options
-    from optim._engine.plugins.checks import backend_defect as backend_defect
+    from optim._engine.plugins.checks import class_defect as class_defect
     from optim._engine.plugins.checks import command_defect as command_defect
     from optim._engine.plugins.checks import command_verb as command_verb
-    from optim._engine.plugins.checks import layout_defect as layout_defect
     from optim._engine.plugins.checks import metric_defect as metric_defect
     from optim._engine.plugins.checks import pass_defect as pass_defect
     from optim._engine.plugins.checks import target_defect as target_defect

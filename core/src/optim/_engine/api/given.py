@@ -149,15 +149,14 @@ def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iter
     Raises:
         OptimError[conflicting-request]: samples are given, or the model has to be exported first.
         OptimError[bad-samples]: a number of samples or a kind of mask that cannot be.
-        OptimError: see :func:`optim._engine.feeds.grid.sized_feeds`.
+        OptimError: see :func:`optim._engine.feeds.synthesize.sized_feeds`.
     """
     if not asked:
         yield data
         return
     _require_made_up(model, asked, data)
     from optim._engine.feeds.archives import write_archive
-    from optim._engine.feeds.grid import sized_feeds
-    from optim._engine.feeds.synthesize import SAMPLES
+    from optim._engine.feeds.synthesize import SAMPLES, sized_feeds
     from optim._engine.runs.compare.prepared import resolve
     from optim.onnx.files import describe_model
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optim._engine.backends.held import HeldBackend, held_backend
-from optim._engine.backends.plugin_calls import Bounds
+from optim._engine.backends.held import Bounds, HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.compare.place import Reference, chosen
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import CAP, FACTOR, FLOOR, compare_sample, elements, require_compared, rounding_of

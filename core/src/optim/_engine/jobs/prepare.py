@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.compare.exactness import Inexact, find_inexact, needed_settings
 from optim._engine.compare.independent import DeviceCheck
 from optim._engine.compare.metric_spec import MetricSpec

@@ -212,7 +212,7 @@ def _outcome(
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
-    from optim._engine.feeds.unread_rows import unread_rows
+    from optim._engine.feeds.traces import unread_rows
     from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
 

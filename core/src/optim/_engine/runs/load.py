@@ -131,11 +131,7 @@ def _packed(path: Path, adapter: Any) -> onnxruntime.InferenceSession:
 
 
 def _adapted(session: Any, model: Path, adapter: Any) -> Any:
-    """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring.
-
-    Raises:
-        OptimError[adapter-not-taken]: one is given, and the model takes none.
-    """
+    """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring."""
     from optim.onnx.adapter_inputs import KEY
 
     metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else None

@@ -17,7 +17,7 @@ from optim._engine.reports.schema import PAGE_FILE, REPORT_FILE, Report
 from optim._engine.runs.delivering import LayoutRequest, find_deliverer
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
-from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
+from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, SessionFile, write_session_files
 from optim._engine.search.state import Candidate
 from optim._engine.sources.export_file import KeptFiles, files_to_keep, read_export_file, write_export_file
 from optim._engine.sources.naming import quiet
@@ -93,14 +93,15 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     started = timed.ready.start if timed is not None and timed.ready is not None else None
     served = timed.throughput.served if timed is not None and timed.throughput is not None else None
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
-    write_session_files(
-        folder,
+    settings = SessionFile.of(
         model.session,
         outcome.target,
         owner=backend.owner,
-        script=with_generate(registry, script, model, folder, backend),
-        opening=Opening.of(model, started.warm_up if started else {}, served.serving if served else None),
+        model=model,
+        warm_up=started.warm_up if started else {},
+        serving=served.serving if served else None,
     )
+    write_session_files(folder, settings, with_generate(registry, script, model, folder, backend))
     write_lock(lock_of(outcome), folder / LOCK_FILE)
     return tuple(backend.deliver(delivery))
 
@@ -121,7 +122,7 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     deliver_model(model, folder)
     owner = held_backend(registry, target.backend).owner
     script = loading_script(registry, LOAD_TEXT, model) if owner is None else ""
-    write_session_files(folder, model.session, target, owner=owner, script=script, opening=Opening.of(model))
+    write_session_files(folder, SessionFile.of(model.session, target, owner=owner, model=model), script)
 
 
 def _write_component_file(outcome: Outcome, folder: Path) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
-from optim._engine.backends.held import needs_device_check
-from optim._engine.backends.plugin_calls import of_original
+from optim._engine.backends.held import needs_device_check, of_original
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.metric_spec import require_known
 from optim._engine.compare.place import Place, Reference

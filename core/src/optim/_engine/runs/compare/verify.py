@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optim._engine.compare.declared import hidden_differences
-from optim._engine.feeds.unread_rows import unread_rows
+from optim._engine.feeds.traces import unread_rows
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
 from optim._engine.plugins.registry import load_registry, require_target
