@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from optim._engine.compare.place import mapped_outputs as mapped_outputs
     from optim._engine.feeds.feedset import FeedSet as FeedSet
     from optim._engine.feeds.feedset import FeedWriter as FeedWriter
+    from optim._engine.gate.budget import require_max_drift as require_max_drift
+    from optim._engine.gate.drift import CAP as CAP
+    from optim._engine.gate.drift import FLOOR as FLOOR
     from optim._engine.gate.drift import Drift as Drift
     from optim._engine.gate.drift import OutputComparison as OutputComparison
     from optim._engine.gate.drift import merge_samples as merge_samples
     from optim._engine.gate.drift import worst_drift as worst_drift
-    from optim._engine.gate.max_loss import require_max_drift as require_max_drift
-    from optim._engine.gate.outputs import CAP as CAP
-    from optim._engine.gate.outputs import FLOOR as FLOOR
     from optim._engine.gate.outputs import compare_output as compare_output
     from optim._engine.gate.variation import Variation as Variation
     from optim._engine.gate.variation import epsilon as epsilon

@@ -216,14 +216,14 @@ def named_metric(metric: TaskMetric | None) -> Iterator[MetricSpec | None]:
     if metric is None or isinstance(metric, str):
         yield parse_metric(metric) if metric else None
         return
-    from optim._engine.compare.metric_callback import served
+    from optim._engine.compare.metrics import served
 
     with served(metric if isinstance(metric, Metric) else _of_function(metric)) as spec:
         yield spec
 
 
 def _of_function(function: Callable[..., Any]) -> Metric:
-    from optim._engine.compare.metric_maker import metric_of
+    from optim._engine.compare.metrics import metric_of
 
     name = getattr(function, "__name__", type(function).__name__)
     higher = bool(getattr(function, "higher_is_better", True))

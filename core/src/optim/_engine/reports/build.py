@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import repeat
 
+from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import Drift, worst_question
-from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.goals.calls import Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.machine import this_machine

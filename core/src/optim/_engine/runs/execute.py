@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import needs_device_check
-from optim._engine.compare.recast import variant_models
+from optim._engine.compare.comparison import variant_models
 from optim._engine.jobs import ingest
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.runner import thread_executor
@@ -266,14 +266,15 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
         return ""
     if not needs_device_check(won.registry.backend(won.target.backend), won.target):
         return ""
-    from optim._engine.compare.independent import CheckedResult
     from optim._engine.jobs import check_device
 
     time = won.deadline
     within_s = min(time.for_original / 2, max(0.0, time.left))
     compared, without = won.comparison(candidate), tuple(won.settings.without)
-    result = CheckedResult(candidate.model, compared.interfaces, candidate.drift.relative_error)
-    request = check_device.Request(compared.place, without, compared.reference, within_s, result)
+    drift = candidate.drift.relative_error
+    request = check_device.Request(
+        compared.place, without, compared.reference, within_s, candidate.model, compared.interfaces, drift
+    )
     timeout_s = max(STARTING_S, min(won.settings.timeout_s, time.left))
     reason = check_device.checked(request, won.runner, timeout_s).reason
     for stored, name in names_in_messages(candidate.model.path, Path("model.onnx")).items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optim._engine.compare.rounding import not_reproducible
+from optim._engine.compare.original import not_reproducible
 from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from optim._engine.compare.declared import hidden_differences
+from optim._engine.compare.distrust import hidden_differences
 from optim._engine.feeds.traces import unread_rows
 from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
