@@ -25,7 +25,7 @@ from optim._engine.plugins.permission import current_permission
 from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, State
 from optim._engine.plugins.versions import headers
 from optim._engine.stdout import stdout_on_stderr
-from optim.errors import OptimError, describe_exception
+from optim.errors import describe_exception
 from optim.hooks import ENTRY_POINT_GROUP
 
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pydantic", "torch")
@@ -47,17 +47,6 @@ def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[st
 def installed_names() -> list[str]:
     """Names of the installed plugins, none of them loaded."""
     return sorted({entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)})
-
-
-def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
-    """The error for needing a plugin that cannot be used; ``what`` says what could not be done."""
-    return OptimError.usage(
-        "plugin-failed",
-        what or f"plugin {plugin.name} cannot be used",
-        f"plugin {plugin.name} is {plugin.state}: {plugin.reason}",
-        f"optim plugins show {plugin.name}",
-        plugin.info.release,
-    )
 
 
 class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have no types

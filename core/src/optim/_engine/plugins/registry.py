@@ -12,7 +12,7 @@ import pluggy
 
 from optim._engine.plugins import checks
 from optim._engine.plugins.contract import ENGINE_PARTS, new_manager
-from optim._engine.plugins.discovery import discover, plugin_failed
+from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
@@ -238,7 +238,7 @@ class Registry:
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
         if plugin.implementation is None:
-            raise plugin_failed(plugin, what)
+            raise _failed(plugin, what)
 
     def find_part(self, part: EnginePart[T]) -> T | None:
         """Makes what one of optim's own plugins does for core; None where no plugin does it."""
@@ -283,7 +283,7 @@ class Registry:
         owner = name.partition(".")[0] if is_pass else RESERVED_NAMES.get(kind, {}).get(name, "")
         plugin = self._found(owner)
         if is_pass and plugin is not None and plugin.implementation is None:
-            raise plugin_failed(plugin, what)
+            raise _failed(plugin, what)
         hooks = {stage.hook for stage in Stage} if is_pass else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
@@ -361,6 +361,12 @@ class Registry:
                 why = f"is also offered by {others}; neither is used"
             self._hooks.report(Problem(offer.plugin, offer.hook, f"{kind} {offer.name} {why}", offer.name))
         return kept
+
+
+def _failed(plugin: LoadedPlugin, what: str) -> OptimError:
+    """The error for what cannot be done because a plugin cannot be used."""
+    why = f"plugin {plugin.name} is {plugin.state}: {plugin.reason}"
+    return OptimError.usage("plugin-failed", what, why, f"optim plugins show {plugin.name}", plugin.info.release)
 
 
 def _may_be_of(kind: str, name: str, plugin: str) -> bool:
