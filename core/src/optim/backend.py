@@ -247,20 +247,16 @@ class Backend(ABC):
     """Name in lower case, as targets use it, e.g. ``acme``."""
     opened_by_onnxruntime: ClassVar[bool] = False
     """Whether onnxruntime alone opens the delivered model. ``load.py`` and ``optim.load`` then use it. If not,
-    ``optim.load`` needs
-    this backend installed."""
+    ``optim.load`` needs this backend installed."""
     loads_sessions: ClassVar[bool] = False
     """Whether ``load()`` of its ``load.py`` returns an object with the methods ``run``, ``get_inputs`` and
-    ``get_outputs`` of an
-    onnxruntime session. For a decoder, optim then adds ``generate``."""
+    ``get_outputs`` of an onnxruntime session. For a decoder, optim then adds ``generate``."""
     reference_only: ClassVar[bool] = False
     """Whether the backend only has stored outputs and opens no model. Only ``optim verify`` uses its targets; no run
-    does, and no pass
-    is offered for them."""
+    does, and no pass is offered for them."""
     exclusive: ClassVar[bool] = False
     """Whether the device takes one session at a time, from all processes together. Sessions then take turns, and a race
-    opens and closes
-    each model in turn."""
+    opens and closes each model in turn."""
 
     call_limits: ClassVar[CallLimits] = NO_LIMITS
     """Time limits for opening and running any model. A device that takes longer hangs."""

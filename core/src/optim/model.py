@@ -100,8 +100,7 @@ class AdapterInput:
 
 PACKED_WEIGHTS = "optim.packed_weights"
 """Config entry of optim: the session maps weights that onnxruntime packed for this machine. A program that opens the
-model
-without optim and without ``load.py`` reads the weights from the graph."""
+model without optim and without ``load.py`` reads the weights from the graph."""
 
 
 THREADS = "intra_op_num_threads"

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 Source = Literal["measured", "documented", "assumed"]
 """Source of a value. ``measured``: measured here, or asked of the runtime here. ``documented``: from documentation or
-source of the
-runtime. ``assumed``: from another machine, or a guess."""
+source of the runtime. ``assumed``: from another machine, or a guess."""
 
 Value = bool | int | float | str
 

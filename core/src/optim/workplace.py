@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -182,8 +183,6 @@ def perform(
 
     turns = turns or Turns(f"optim, {work.module.rpartition('.')[2]}", lambda text: None)
     if work.parent:
-        import importlib
-
         from optim.jobs.wire import from_wire, to_wire
 
         module = importlib.import_module(work.module)

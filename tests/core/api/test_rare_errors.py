@@ -14,11 +14,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.backends import held_session
+from optim._engine.backends import held
 from optim._engine.cli.main import main
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
-from optim._engine.compare.rounding import _not_itself
+from optim._engine.compare.original import _not_itself
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import prepared
 from optim._engine.search.measure.racing import Races
@@ -153,8 +153,8 @@ def test_of_several_components_one_must_be_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_device_that_another_process_keeps_is_refused_with_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_session, "MOST_WAIT_S", 0.0)
-    first, second = held_session.Device("of a test"), held_session.Device("of a test")
+    monkeypatch.setattr(held, "MOST_WAIT_S", 0.0)
+    first, second = held.Device("of a test"), held.Device("of a test")
     session: Any = SimpleNamespace()
     first.take(session)
     found = refusal(lambda: second.take(session))

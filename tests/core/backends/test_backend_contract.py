@@ -13,8 +13,7 @@ from installed_plugin import installed
 from timed_models import network, write_network
 
 import optim
-from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.cli.main import main
 from optim._engine.jobs.runner import Runner
 from optim._engine.plugins.registry import load_registry

@@ -19,7 +19,7 @@ import pytest
 from installed_plugin import workers_import
 
 from optim._engine.jobs import candidate, lane
-from optim.jobs import fork_server, forked, wire
+from optim.jobs import fork_server, wire
 from optim.jobs.process import WorkerFailed, WorkerProcess, expect_workers, run_job, server_apart
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
@@ -45,13 +45,13 @@ def test_workers_are_forks_of_one_server_and_know_nothing_of_each_other():
 
 def test_a_server_can_be_started_before_the_first_worker_needs_it(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
-    before = forked.KEPT._server
+    before = fork_server.KEPT._server
     expect_workers()
     deadline = time.monotonic() + 200.0
-    while forked.KEPT._server is before and time.monotonic() < deadline:
+    while fork_server.KEPT._server is before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert described()["parent"] == forked.KEPT._server._server.pid
-    assert forked.KEPT._server is not before
+    assert described()["parent"] == fork_server.KEPT._server._server.pid
+    assert fork_server.KEPT._server is not before
 
 
 def test_a_server_makes_ahead_what_its_workers_read_and_check_with():
@@ -92,10 +92,10 @@ def test_a_server_apart_is_a_program_of_its_own_and_ends_with_its_last_worker():
 
 
 def test_without_a_server_apart_a_worker_is_a_program(monkeypatch):
-    monkeypatch.setattr(forked, "_READY_S", 1e-3)
+    monkeypatch.setattr(fork_server, "_READY_S", 1e-3)
     with server_apart(["json"]) as server:
         assert server is None
-    monkeypatch.setenv(forked.SWITCH, "0")
+    monkeypatch.setenv(fork_server.SWITCH, "0")
     with server_apart(["json"]) as server:
         assert server is None
 
@@ -116,7 +116,7 @@ def test_a_server_that_is_replaced_ends_after_its_last_worker(monkeypatch):
     with WorkerProcess("unruly_job", {"action": "converse"}) as worker:
         worker.send({"add": 1})
         assert worker.receive(200.0)["total"] == 1
-        before = forked.KEPT._server._server.pid
+        before = fork_server.KEPT._server._server.pid
         monkeypatch.setenv("OMP_NUM_THREADS", "5")
         assert described()["parent"] != before
         assert psutil.pid_exists(before)
@@ -141,14 +141,16 @@ def test_a_fork_that_fails_costs_its_worker_alone(monkeypatch, tmp_path):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     client, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with client, its_end, (tmp_path / "output").open("wb") as output:
+    tether, held = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, its_end, tether, (tmp_path / "output").open("wb") as output:
         server = fork_server.ServerLoop(its_end)
         monkeypatch.setattr(os, "fork", no_more)
         connection, other = os.pipe()
-        socket.send_fds(client, [b'{"start": 1, "job": "unruly_job"}'], [other, output.fileno()])
+        with held:
+            socket.send_fds(client, [b"unruly_job"], [other, output.fileno(), held.fileno()])
         os.close(other)
-        assert server._obey() is None
-        assert json.loads(client.recv(forked.PACKET_BYTES)) == {"ended": 1, "status": 1}
+        assert server._obey()
+        assert json.loads(tether.recv(fork_server.PACKET_BYTES)) == {"status": 1}
         assert os.read(connection, 1) == b""  # whoever waits for the worker sees that there is none
         os.close(connection)
     assert (tmp_path / "output").read_text() == f"no worker could be forked: {os.strerror(errno.EAGAIN)}"
@@ -170,15 +172,15 @@ def test_the_server_reads_requests_of_our_jobs_for_all_its_workers_and_imports_n
 
 def test_without_a_server_workers_are_programs(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.setattr(forked, "_READY_S", 1e-3)
+    monkeypatch.setattr(fork_server, "_READY_S", 1e-3)
     assert described()["parent"] == os.getpid()
-    monkeypatch.setattr(forked, "_READY_S", 60.0)
+    monkeypatch.setattr(fork_server, "_READY_S", 60.0)
     assert described()["parent"] == os.getpid()  # it is not tried again
 
 
 @pytest.mark.parametrize("by", ["the variable", "the caller"])
 def test_a_worker_is_a_program_where_that_is_asked_for(monkeypatch, by):
-    monkeypatch.setenv(forked.SWITCH, "0" if by == "the variable" else "1")
+    monkeypatch.setenv(fork_server.SWITCH, "0" if by == "the variable" else "1")
     assert described(fresh=by == "the caller")["parent"] == os.getpid()
 
 

@@ -113,9 +113,9 @@ def test_a_folder_is_there_whole_or_not_at_all(store):
         store.folder("feeds", "key", fail)
     assert not (store.root / "feeds" / "key").exists()
     assert leftovers(store) == []
-    folder, made = store.folder("feeds", "key", lambda path: (path / "whole").write_text("whole"))
-    assert (made, [file.name for file in folder.iterdir()]) == (5, ["whole"])
-    assert store.folder("feeds", "key", fail) == (folder, None)
+    folder = store.folder("feeds", "key", lambda path: (path / "whole").write_text("whole"))
+    assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("whole", "whole")]
+    assert store.folder("feeds", "key", fail) == folder
 
 
 def test_a_record_that_another_process_reads_is_replaced_when_it_has_read(store, monkeypatch):
@@ -140,7 +140,7 @@ def test_two_that_make_the_same_folder_both_get_it(store):
         (folder / "inner").write_text("first")
         store.folder("feeds", "key", lambda other: (other / "inner").write_text("second"))
 
-    folder, _ = store.folder("feeds", "key", make)
+    folder = store.folder("feeds", "key", make)
     assert (folder / "inner").read_text() == "second"
     assert leftovers(store) == []
 

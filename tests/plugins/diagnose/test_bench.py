@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, save
 
 from optim._engine.api import bench as api
-from optim._engine.feeds.grid import sized_feeds
+from optim._engine.feeds.synthesize import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, GridBenchmark, GridPoint, TimedModel, TimedShape
 from optim._engine.runs.compare import bench as compare

@@ -6,12 +6,10 @@ a run that races again and again lets others in between. A process that dies let
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -24,37 +22,26 @@ _STALE_S = 86400.0
 """A lock file that nobody touched for a day is removed: there is one for each folder that was ever filled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds a lock.
+class LockBusyError(Exception):
+    """Somebody else held a lock for longer than one would wait.
 
     Attributes:
-        what: it is doing, e.g. ``optim run model.onnx``.
+        holder: who, in words.
     """
 
-    pid: int
-    what: str
-
-    def __str__(self) -> str:
-        return f"process {self.pid} ({self.what})" if self.pid else "another process"
-
-
-class LockBusyError(Exception):
-    """Somebody else held a lock for longer than one would wait."""
-
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: str) -> None:
         super().__init__(f"{holder} holds it")
         self.holder = holder
 
 
-def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[Holder], None] | None = None) -> FileLock:
+def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[str], None] | None = None) -> FileLock:
     """Hold a lock until it is released, or the process ends.
 
     Args:
         name: of the lock; letters, digits and dashes.
         what: this process is doing, for those who wait.
         wait_s: how long to wait for others; 0: not at all.
-        on_wait: told once who is waited for.
+        on_wait: told once who is waited for, in words.
 
     Raises:
         LockBusyError: others held it all the time.
@@ -72,7 +59,8 @@ def acquire(name: str, what: str, *, wait_s: float, on_wait: Callable[[Holder], 
                 if is_next():
                     with suppress(Timeout):
                         lock.acquire(timeout=0)
-                        path.with_suffix(".holder").write_text(json.dumps(asdict(Holder(os.getpid(), what))))
+                        held_by = f"process {os.getpid()} ({what})"
+                        path.with_suffix(".holder").write_text(held_by, "utf-8", errors="backslashreplace")
                         return lock
                 if on_wait and not told:
                     on_wait(_holder(path))
@@ -134,11 +122,11 @@ def _lives(ticket: Path) -> bool:
         return False
 
 
-def _holder(path: Path) -> Holder:
-    try:
-        return Holder(**json.loads(path.with_suffix(".holder").read_text()))
-    except (OSError, ValueError, TypeError):
-        return Holder(0, "")
+def _holder(path: Path) -> str:
+    said = ""
+    with suppress(OSError):  # it is about to be written
+        said = path.with_suffix(".holder").read_text("utf-8", errors="replace")
+    return said if said.startswith("process ") else "another process"
 
 
 def _sweep(folder: Path) -> None:

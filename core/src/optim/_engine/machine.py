@@ -13,46 +13,30 @@ from importlib import import_module
 from optim.jobs.resources import ControlGroups, usable_cores, usable_memory_bytes
 from optim.processor import cpuinfo, listed_flags
 
-_INSTRUCTION_SETS = [
-    "sse4_1",
-    "avx",
-    "avx2",
-    "fma",
-    "avx_vnni",
-    "avx512f",
-    "avx512bw",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_int8",
-    "amx_bf16",
-    "asimd",
-    "asimdhp",
-    "asimddp",
-    "i8mm",
-    "bf16",
-    "sve",
-    "sve2",
-]
-"""What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without."""
-
-
-_OF_NUMPY = {
-    "SSE41": "sse4_1",
-    "AVX": "avx",
-    "AVX2": "avx2",
-    "FMA3": "fma",
-    "AVX512F": "avx512f",
-    "AVX512BW": "avx512bw",
-    "AVX512VNNI": "avx512_vnni",
-    "AVX512BF16": "avx512_bf16",
-    "AVX512FP16": "avx512_fp16",
-    "ASIMD": "asimd",
-    "ASIMDHP": "asimdhp",
-    "ASIMDDP": "asimddp",
-    "SVE": "sve",
+_INSTRUCTION_SETS = {
+    "sse4_1": "SSE41",
+    "avx": "AVX",
+    "avx2": "AVX2",
+    "fma": "FMA3",
+    "avx_vnni": "",
+    "avx512f": "AVX512F",
+    "avx512bw": "AVX512BW",
+    "avx512_vnni": "AVX512VNNI",
+    "avx512_bf16": "AVX512BF16",
+    "avx512_fp16": "AVX512FP16",
+    "amx_int8": "",
+    "amx_bf16": "",
+    "asimd": "ASIMD",
+    "asimdhp": "ASIMDHP",
+    "asimddp": "ASIMDDP",
+    "i8mm": "",
+    "bf16": "",
+    "sve": "SVE",
+    "sve2": "",
 }
-"""Those that numpy asks the processor for, on Windows and macOS too; AVX-VNNI, AMX and i8mm are not among them."""
+"""What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without.
+
+Each has the name by which numpy asks the processor for it, on Windows and macOS too; empty where numpy does not ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +115,4 @@ def _asked_by_numpy() -> tuple[str, ...]:
         found: Mapping[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
     except (ImportError, AttributeError):  # no name of its public interface
         return ()
-    there = {name for numpys, name in _OF_NUMPY.items() if found.get(numpys)}
-    return tuple(name for name in _INSTRUCTION_SETS if name in there)
+    return tuple(name for name, asked in _INSTRUCTION_SETS.items() if found.get(asked))

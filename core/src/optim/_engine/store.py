@@ -77,17 +77,16 @@ class Store:
         What is damaged, or was written by an optim whose types were others, is dropped, and this is said.
         """
         path = self.root / shelf / f"{key}.json"
-        if not path.is_file():  # nor a pipe, which would never end
-            return None
         try:
-            found = from_wire(kind, json.loads(path.read_text()))
-            os.utime(path)
+            if path.is_file():  # no pipe, which would never end
+                found = from_wire(kind, json.loads(path.read_text()))
+                os.utime(path)
+                return found
         except OSError:
-            return None
+            pass
         except (ValueError, RecursionError) as error:
             self.drop(shelf, path.name, str(error))
-            return None
-        return found
+        return None
 
     def read_all(self, shelf: str, kind: type[T]) -> tuple[list[T], str]:
         """All values of type ``kind`` of a shelf, the last used last; and how many were damaged, and why: they go."""
@@ -130,22 +129,20 @@ class Store:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def folder(self, shelf: str, key: str, make: Callable[[Path], T]) -> tuple[Path, T | None]:
+    def folder(self, shelf: str, key: str, make: Callable[[Path], object]) -> Path:
         """A folder that is there whole or not at all.
 
         Args:
-            shelf: ``feeds`` or ``references``.
+            shelf: that it lies on.
             key: of what it depends on.
             make: fills a temporary folder; not called when the folder is there.
-
-        Returns:
-            The folder, and what ``make`` returned (None when it was there).
         """
         final = self.root / shelf / key
         if final.is_dir():
             os.utime(final)
-            return final, None
-        return self._filled(final, make)
+        else:
+            self._fill(final, make)
+        return final
 
     def new_folder(self, shelf: str, key: str, make: Callable[[Path], T]) -> tuple[Path, T]:
         """One more folder under a key, called by nothing but itself: others may be using those that are there.
@@ -153,7 +150,8 @@ class Store:
         Returns:
             The folder, and what ``make`` returned.
         """
-        return self._filled(self.root / shelf / key / uuid.uuid4().hex[:12], make)
+        final = self.root / shelf / key / uuid.uuid4().hex[:12]
+        return final, self._fill(final, make)
 
     def supersede(self, folder: Path) -> None:
         """Delete the other folders under the same key, unless another run under way may be using one.
@@ -165,7 +163,7 @@ class Store:
                 for other in set(folder.parent.iterdir()) - {folder}:
                     _delete(other)
 
-    def _filled(self, final: Path, make: Callable[[Path], T]) -> tuple[Path, T]:
+    def _fill(self, final: Path, make: Callable[[Path], T]) -> T:
         temporary = final.with_name(f".{uuid.uuid4().hex}.tmp")
         with self._usable():
             temporary.mkdir(parents=True)
@@ -177,9 +175,9 @@ class Store:
                 except OSError:
                     if not final.is_dir():  # another process was quicker
                         raise
+            return made
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return final, made
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -272,8 +270,10 @@ class Store:
                 return
             for left_behind in (*self.root.glob("scratch-*"), *self.models.glob("*.tmp"), *self.models.glob(".*.tmp")):
                 _delete(left_behind)
-            records = [record for record in (self.root / "runs").glob("*.json") if record.is_file()]
-            finished = b"".join(map(_bytes, records))
+            finished = b""
+            for record in (self.root / "runs").glob("*.json"):
+                with suppress(OSError):
+                    finished += record.read_bytes() if record.is_file() else b""
             dropped = {path for path in made - needed if path.is_file() and path.name.encode() not in finished}
             graphs = {path for path in dropped if path.suffix == ".onnx"}
             weights = _weights_of(graphs) | (dropped - graphs)
@@ -320,12 +320,6 @@ def _put(temporary: Path, path: Path) -> None:
             return
         time.sleep(_TRY_AGAIN_S)
     os.replace(temporary, path)
-
-
-def _bytes(entry: Path) -> bytes:
-    with suppress(OSError):
-        return entry.read_bytes()
-    return b""
 
 
 def _used(entry: Path) -> float:

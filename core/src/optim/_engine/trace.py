@@ -108,7 +108,7 @@ class Recorder:
             if failed is None:
                 line["answer"] = to_wire(action.answer)
             else:
-                error = {**asdict(failed.error), "status": int(failed.error.status)} if failed.error else None
+                error = asdict(failed.error) if failed.error else None
                 line["failed"] = {"reason": failed.reason, "kind": failed.kind, "error": error, "doing": failed.doing}
             self._write(line)
 

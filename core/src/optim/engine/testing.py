@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from optim._engine.backends.session_contract import outputs_defect as outputs_defect
     from optim._engine.backends.session_contract import ran_elsewhere as ran_elsewhere
     from optim._engine.backends.session_contract import times_defect as times_defect
+    from optim._engine.compare.comparison import compare_raw as compare_raw
     from optim._engine.compare.distrust import Untouched as Untouched
     from optim._engine.compare.distrust import checked_model as checked_model
     from optim._engine.compare.distrust import require_fit as require_fit
-    from optim._engine.compare.padding import outputs_with_padding as outputs_with_padding
+    from optim._engine.compare.original import outputs_with_padding as outputs_with_padding
     from optim._engine.compare.place import mapped_feeds as mapped_feeds
     from optim._engine.compare.place import mapped_outputs as mapped_outputs
-    from optim._engine.compare.recast import compare_raw as compare_raw
     from optim._engine.compare.task import count as count
     from optim._engine.compare.task import value_of as value_of
     from optim._engine.feeds.feedset import FeedSet as FeedSet

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from filelock import FileLock
 
 from optim.errors import ExitStatus, OptimError, is_disk_full
 from optim.isolation import server
-from optim.isolation.environments import Isolation, find_environment
+from optim.isolation.environments import Environment, Isolation, find_environment
+from optim.jobs.leftovers import end_group
 from optim.jobs.owner import workers_folder
 from optim.jobs.talk import Talk, over_socket
 
@@ -61,37 +62,22 @@ def run_isolated(
     """
     folder = workers_folder() / isolation.plugin
     folder.mkdir(exist_ok=True)
-    with FileLock(folder / "busy"), contextlib.closing(_Conversation(isolation, folder)) as talk:
+    calls = calls or {}
+    with FileLock(folder / "busy"), _Conversation(isolation, folder) as talk:
         talk.deadline = time.monotonic() + timeout_s
         talk.say({"job": job, "request": request})
-        for message in talk.messages():
-            if "result" in message:
-                return message["result"]
+        while "result" not in (message := talk.hear()):
             if "error" in message:
-                raise _job_failed(isolation, job, message["error"])
+                raise _job_failed(f"{job} of plugin {isolation.plugin} failed", message["error"])
             if "call" in message:
-                talk.say({"answer": _called(talk, calls or {}, message)})
+                if message["call"] not in calls:
+                    raise talk.failed(f"it asked for '{message['call']}', which the pass does not offer")
+                started = time.monotonic()
+                talk.say({"answer": calls[message["call"]](message.get("argument"))})
+                talk.deadline += time.monotonic() - started  # the host's time is not the job's
             elif message.get("event") == "progress" and on_progress:
                 on_progress(message["share"], message["text"])
-    raise AssertionError("unreachable: messages end with a result or an error")
-
-
-def _job_failed(isolation: Isolation, job: str, error: dict[str, Any]) -> OptimError:
-    what = f"{job} of plugin {isolation.plugin} failed"
-    message = str(error.get("message", ""))[:_MOST_CHARACTERS]
-    if is_disk_full(error.get("errno")):
-        return OptimError.usage("disk-full", what, message, "free some space: optim cache prune")
-    fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
-    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)
-
-
-def _called(talk: _Conversation, calls: Calls, message: dict[str, Any]) -> Any:
-    if message["call"] not in calls:
-        raise talk.failed(f"it asked for '{message['call']}', which the pass does not offer")
-    started = time.monotonic()
-    answer = calls[message["call"]](message.get("argument"))
-    talk.deadline += time.monotonic() - started  # the host's time is not the job's
-    return answer
+        return message["result"]
 
 
 class _Conversation:
@@ -104,8 +90,10 @@ class _Conversation:
         self._process = 0
         self._talk = self._greeted() or self._started()
 
-    def close(self) -> None:
-        """End it; the worker stays."""
+    def __enter__(self) -> _Conversation:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._talk.close()
 
     def say(self, message: dict[str, Any]) -> None:
@@ -115,37 +103,36 @@ class _Conversation:
         except OSError as error:
             raise self.failed(f"the connection broke: {error}") from error
 
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """What the worker says, without end: an end of the connection is an error."""
-        while True:
-            left = self.deadline - time.monotonic()
-            try:
-                yield self._talk.receive(min(left, _SILENCE_S))
-            except TimeoutError as error:
-                what = "it gave no sign of life" if left > _SILENCE_S else "its job took too long"
-                raise self.failed(what) from error
-            except EOFError as error:
-                raise self.failed("it ended in the middle of its job") from error
-            except ValueError as error:
-                raise self.failed(f"it broke the worker protocol: {error}") from error
-            except OSError as error:
-                raise self.failed(f"the connection broke: {error}") from error
-            if left <= 0:
-                raise self.failed("its job took too long")
+    def hear(self) -> dict[str, Any]:
+        """What the worker says next; the end of the connection is an error."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise self.failed("its job took too long")
+        try:
+            return self._talk.receive(min(left, _SILENCE_S))
+        except TimeoutError as error:
+            what = "it gave no sign of life" if left > _SILENCE_S else "its job took too long"
+            raise self.failed(what) from error
+        except EOFError as error:
+            raise self.failed("it ended in the middle of its job") from error
+        except ValueError as error:
+            raise self.failed(f"it broke the worker protocol: {error}") from error
+        except OSError as error:
+            raise self.failed(f"the connection broke: {error}") from error
 
     def failed(self, what: str) -> OptimError:
-        """Give the worker up, so that the next job starts another, and say why."""
+        """Give the worker up, so that the next job starts another, and say why, with what it printed last."""
         (self._folder / "address").unlink(missing_ok=True)
         _kill(self._process)
-        printed: list[str] = []
+        said: list[str] = []
         with contextlib.suppress(OSError):
-            log = (self._folder / "log").read_bytes()[-_LOG_TAIL_BYTES:]
-            printed = log.decode(errors="replace").strip().splitlines()
+            log = (self._folder / "log").read_bytes()
+            said = log[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
         plugin = self._isolation.plugin
         return OptimError(
             "isolated-worker-failed",
             f"the worker of plugin {plugin} failed",
-            what + (f"; its log ends: {printed[-1][:300]}" if printed else ""),
+            what + (f"; its log ends: {said[-1][:300]}" if said else ""),
             "run it again: another worker is started; if it fails each time, make its environment again: "
             f"optim plugins remove {plugin} && optim plugins install {plugin}",
             status=ExitStatus.INTERNAL,
@@ -162,65 +149,68 @@ class _Conversation:
         talk = over_socket(connection)
         try:
             talk.send({"secret": address["secret"]})
-            ready = talk.receive(_SILENCE_S).get("event") == "ready"
-        except (EOFError, OSError, ValueError) as error:
-            talk.close()
-            if isinstance(error, TimeoutError):  # stuck in a job whose host was killed
-                _kill(self._process)
-            return None
-        if not ready:
-            talk.close()
-            return None
-        return talk
+            if talk.receive(_SILENCE_S).get("event") == "ready":
+                return talk
+        except TimeoutError:  # stuck in a job whose host was killed
+            _kill(self._process)
+        except (EOFError, OSError, ValueError):
+            pass
+        talk.close()
+        return None
 
     def _started(self) -> Talk:
         (self._folder / "address").unlink(missing_ok=True)
         environment = find_environment(self._isolation)
         if environment is None:
-            plugin = self._isolation.plugin
             raise OptimError.usage(
                 "not-installed-isolated",
-                f"plugin {plugin} has no environment that fits its version",
+                f"plugin {self._isolation.plugin} has no environment that fits its version",
                 "its libraries cannot live beside optim's",
-                f"optim plugins install {plugin}",
+                f"optim plugins install {self._isolation.plugin}",
             )
-        clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-        with (self._folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [environment.executable, "-s", server.__file__, self._folder, self._isolation.jobs],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=clean,
-                cwd=self._folder,
-                start_new_session=os.name == "posix",
-            )
+        process = _start(environment, self._folder, self._isolation.jobs)
         self._process = process.pid
-        ended = threading.Event()
-
-        def collect() -> None:  # no zombie is left of it
-            process.wait()
-            ended.set()
-
-        threading.Thread(target=collect, daemon=True).start()
+        waiting = threading.Thread(target=process.wait, daemon=True)  # no zombie is left of it
+        waiting.start()
         deadline = time.monotonic() + _START_S
         try:
-            while time.monotonic() < deadline and not ended.is_set():
+            while time.monotonic() < deadline and waiting.is_alive():
                 if talk := self._greeted():
                     return talk
-                ended.wait(0.02)
+                waiting.join(0.02)
         except BaseException:
             _kill(process.pid)
             raise
-        why = f"exit status {process.returncode}" if ended.is_set() else f"nothing within {_START_S:.0f} s"
+        why = f"nothing within {_START_S:.0f} s" if waiting.is_alive() else f"exit status {process.returncode}"
         raise self.failed(f"it did not start: {why}")
+
+
+def _start(environment: Environment, folder: Path, jobs: Path) -> subprocess.Popen[bytes]:
+    clean = {key: text for key, text in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [environment.executable, "-s", server.__file__, folder, jobs],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=clean,
+            cwd=folder,
+            start_new_session=os.name == "posix",
+        )
 
 
 def _kill(process: int) -> None:
     """A worker that is stuck in a library does not see that its host is gone."""
-    if process:
+    if process and os.name == "posix":
+        end_group(process)
+    elif process:
         with contextlib.suppress(OSError):
-            if os.name == "posix":
-                os.killpg(process, signal.SIGKILL)
-            else:
-                os.kill(process, signal.SIGTERM)
+            os.kill(process, signal.SIGTERM)
+
+
+def _job_failed(what: str, error: dict[str, Any]) -> OptimError:
+    message = str(error.get("message", ""))[:_MOST_CHARACTERS]
+    if is_disk_full(error.get("errno")):
+        return OptimError.usage("disk-full", what, message, "free some space: optim cache prune")
+    fix = "optim plugins doctor; if it finds nothing, report this to the plugin"
+    return OptimError("isolated-job-failed", what, f"{error.get('type')}: {message}", fix, status=ExitStatus.NOT_HELD)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 MARK_VARIABLE = "OPTIM_WORKER"
 """Names the worker that started a process, in the environment of the process."""
 
-_SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER`` of Linux."""
+_PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36
+"""``PR_SET_PDEATHSIG`` and ``PR_SET_CHILD_SUBREAPER`` of Linux."""
 
 _MEANT_TO_STAY = (str(Path("isolation", "server.py")), "multiprocessing.resource_tracker", "multiprocessing.fork")
 """In the command lines of what is meant to outlive one piece of work: workers of isolated plugins, which the whole run
@@ -39,6 +40,13 @@ _ENDING_S = 1.0
 _LOOK_S = 0.005
 
 
+def end_group(process: int) -> None:
+    """End the process group that a process leads, where there are groups and this one still has somebody."""
+    if os.name == "posix":
+        with contextlib.suppress(OSError):
+            os.killpg(process, signal.SIGKILL)
+
+
 @contextmanager
 def ending_leftovers() -> Iterator[list[str]]:
     """In a worker: what is started within and still runs at the end is ended; the list has the names then."""
@@ -46,7 +54,7 @@ def ending_leftovers() -> Iterator[list[str]]:
     if not is_worker():
         yield named
         return
-    _take_orphans()
+    _prctl(_CHILD_SUBREAPER, 1)  # processes whose parent ends become children of this one, on Linux
     try:
         yield named
     finally:
@@ -54,11 +62,7 @@ def ending_leftovers() -> Iterator[list[str]]:
 
 
 def end_descendants(process: int) -> list[str]:
-    """End what a living process has started, and what that has started; their names.
-
-    Args:
-        process: its id; it lives, so that the id is nobody else's.
-    """
+    """End what a living process has started, and what that has started; their names."""
     if process == os.getpid() and not _may_have_children():
         return []
     import psutil
@@ -76,7 +80,8 @@ def end_marked(mark: str) -> list[str]:
     for number in psutil.pids():  # process_iter hands out what it saw before: of a number used again it ends nothing
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(number)
-            if process.environ().get(MARK_VARIABLE) == mark and not _is_of_what_stays(process):
+            is_marked = process.environ().get(MARK_VARIABLE) == mark
+            if is_marked and not any(map(_is_meant_to_stay, (process, *process.parents()))):
                 found.append(process)
     return _end(found)
 
@@ -104,18 +109,16 @@ def _running(parent: psutil.Process) -> Iterator[psutil.Process]:
 def _end(processes: Iterable[psutil.Process]) -> list[str]:
     import psutil
 
-    named: list[str] = []
-    killed: list[psutil.Process] = []
+    killed: dict[psutil.Process, str] = {}
     for process in list(processes):
         with contextlib.suppress(psutil.Error):
             name = " ".join(process.cmdline())[:_LONGEST_NAME] or process.name()
             process.kill()
-            named.append(name)
-            killed.append(process)
+            killed[process] = name
     deadline = time.monotonic() + _ENDING_S
     while any(map(_is_running, killed)) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    return named
+    return list(killed.values())
 
 
 def _is_running(process: psutil.Process) -> bool:
@@ -126,18 +129,18 @@ def _is_running(process: psutil.Process) -> bool:
     return False
 
 
-def _is_of_what_stays(process: psutil.Process) -> bool:
-    return any(map(_is_meant_to_stay, (process, *process.parents())))
-
-
 def _is_meant_to_stay(process: psutil.Process) -> bool:
     return any(part in word for word in process.cmdline() for part in _MEANT_TO_STAY)
 
 
-def _take_orphans() -> None:
-    """On Linux have processes whose parent ends become children of this one, in place of the system's first."""
+def end_with_parent() -> None:
+    """On Linux have this process ended when its parent ends."""
+    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes
 
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

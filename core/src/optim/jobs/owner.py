@@ -31,7 +31,7 @@ class _Owned:
     """The folder of this process, made when first asked for; runs that overlap share it."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._runs = 0
         self._held: tuple[int, Path, FileLock] | None = None
 
@@ -53,22 +53,19 @@ class _Owned:
         with self._guard:
             self._runs -= 1
             if self._runs == 0:
-                self._release()
+                self.release()
 
-    def at_exit(self) -> None:
+    def release(self) -> None:
         with self._guard:
-            self._release()
-
-    def _release(self) -> None:
-        if self._held is not None and self._held[0] == os.getpid():
-            _, folder, lock = self._held
-            self._held = None
-            lock.release()
-            shutil.rmtree(folder, ignore_errors=True)
+            if self._held is not None and self._held[0] == os.getpid():
+                _, folder, lock = self._held
+                self._held = None
+                lock.release()
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 _owned = _Owned()
-atexit.register(_owned.at_exit)
+atexit.register(_owned.release)
 
 
 def _sweep() -> None:
@@ -77,14 +74,11 @@ def _sweep() -> None:
         with suppress(OSError, Timeout):
             status = folder.lstat()
             mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-            if mine and stat.S_ISDIR(status.st_mode) and _is_old(status.st_mtime):
+            is_old = time.time() - status.st_mtime > _YOUNG_S
+            if mine and is_old and stat.S_ISDIR(status.st_mode):
                 with FileLock(folder / "owner", timeout=0):
                     pass
                 shutil.rmtree(folder)  # no file of it is open: Windows would keep that one
-
-
-def _is_old(modified: float) -> bool:
-    return time.time() - modified > _YOUNG_S
 
 
 def workers_folder() -> Path:

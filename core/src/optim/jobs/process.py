@@ -17,8 +17,8 @@ from typing import IO, Any, Self
 
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.doing import Limit, PluginCall
-from optim.jobs.forked import KEPT, Forked, Server, can_fork
-from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_marked
+from optim.jobs.fork_server import KEPT, Forked, Server, can_fork
+from optim.jobs.leftovers import MARK_VARIABLE, end_descendants, end_group, end_marked
 from optim.jobs.owner import FOLDER_VARIABLE, workers_folder
 from optim.jobs.resources import ended_for_memory, usable_memory_bytes
 from optim.jobs.talk import pair
@@ -93,13 +93,8 @@ def environment_of_workers() -> dict[str, str]:
 def server_apart(modules: Sequence[str]) -> Iterator[Server | None]:
     """A fork server for a few workers alone: their memory lies where that of no other server's workers does.
 
-    It starts no worker after the block, and ends with the last of them.
-
-    Args:
-        modules: that these workers need.
-
-    Returns:
-        None where workers are programs of their own anyway, or where it cannot be started.
+    It has imported the modules that they need, starts no worker after the block, and ends with the last of them. None:
+    workers are programs of their own anyway, or it cannot be started.
     """
     environment, server = environment_of_workers(), None
     if can_fork(environment):
@@ -140,7 +135,10 @@ class WorkerProcess:
         if server is not None or (can_fork(environment) and not fresh):
             with contextlib.suppress(OSError):  # no server: the worker tells better what is wrong
                 forked = (server or KEPT.get(environment)).fork(job, handle, self._stderr)
-                self.send({"environment": environment, "folder": _working_folder()})
+                folder = os.sep  # relative paths lead nowhere where the working folder has been removed
+                with contextlib.suppress(OSError):
+                    folder = os.getcwd()  # noqa: PTH109 - a string for the worker
+                self.send({"environment": environment, "folder": folder})
                 return forked
         return Spawned(handle, self._stderr, environment)
 
@@ -264,14 +262,6 @@ def kill_all() -> None:
         worker.kill()
 
 
-def _working_folder() -> str:
-    """Returns that of this process; the root where it has been removed: relative paths lead nowhere then."""
-    try:
-        return os.getcwd()  # noqa: PTH109 - a string for the worker
-    except OSError:
-        return os.sep
-
-
 def run_job(
     job: str, request: Any, timeout_s: float, on_event: Callable[[dict[str, Any]], None] | None = None
 ) -> tuple[Any, int]:
@@ -341,9 +331,7 @@ class Spawned:
 
     def kill(self) -> None:
         """End the whole process group at once; returns when it has ended."""
-        if os.name == "posix":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process.pid)
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -357,7 +345,7 @@ class Spawned:
         if hasattr(os, "waitid"):
             with contextlib.suppress(OSError):  # it has been collected already
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken until then
-                os.killpg(self._process.pid, signal.SIGKILL)
+                end_group(self._process.pid)
 
 
 def _handing_down(handle: int) -> dict[str, Any]:

@@ -51,8 +51,8 @@ def free_memory_bytes() -> int:
 
 def ended_for_memory() -> int:
     """How many processes Linux has ended since it started because memory was short, of a container too."""
-    found = (line.split() for line in _text(Path("/proc/vmstat")).splitlines() if line.startswith("oom_kill "))
-    return next((_number(count) for _, count in found), 0)
+    counts = dict(line.split() for line in _text(Path("/proc/vmstat")).splitlines())
+    return int(counts.get("oom_kill", 0))
 
 
 def peak_memory_bytes() -> int:
@@ -127,17 +127,15 @@ class ControlGroups:
 
 
 def _used_bytes(counter: Path) -> int:
-    """What a group uses, but for pages of files."""
-    return max(0, _number(_text(counter)) - _file_bytes(_text(counter.with_name("memory.stat"))))
-
-
-def _file_bytes(statistics: str) -> int:
-    """Bytes of pages that files have, of ``memory.stat``.
+    """What a group uses, but for pages of files.
 
     Version 1 has two figures of each kind, of the group alone and, ``total_``, with all below it: the larger counts.
     """
-    found = {name: _number(value) for name, _, value in (line.partition(" ") for line in statistics.splitlines())}
-    return sum(max(found.get(name, 0), found.get(f"total_{name}", 0)) for name in ("inactive_file", "active_file"))
+    lines = (line.partition(" ") for line in _text(counter.with_name("memory.stat")).splitlines())
+    found = {name: _number(value) for name, _, value in lines}
+    kinds = ("inactive_file", "active_file")
+    of_files = sum(max(found.get(kind, 0), found.get(f"total_{kind}", 0)) for kind in kinds)
+    return max(0, _number(_text(counter)) - of_files)
 
 
 def _number(text: str) -> int:

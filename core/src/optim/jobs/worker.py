@@ -13,7 +13,6 @@ import errno
 import importlib
 import os
 import queue
-import signal
 import sys
 import sysconfig
 import threading
@@ -26,6 +25,7 @@ from typing import Any, NoReturn
 import optim
 from optim.errors import OptimError, disk_error, is_disk_full
 from optim.jobs.doing import tell_by
+from optim.jobs.leftovers import end_group
 from optim.jobs.resources import peak_memory_bytes
 from optim.jobs.seldom import put_off_what_is_seldom_needed
 from optim.jobs.talk import Channel, Talk, inherited
@@ -59,7 +59,7 @@ def describe_error(error: BaseException) -> dict[str, object]:
         error = disk_error(error, "there is no room in the cache, or it cannot be written")
     trace = foreign_first(error)
     if isinstance(error, OptimError):
-        return {"optim": {**asdict(error), "status": int(error.status)}, "traceback": trace}
+        return {"optim": asdict(error), "traceback": trace}
     text, starved = str(error).strip() or repr(error), isinstance(error, MemoryError)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
@@ -80,9 +80,7 @@ def _read_requests(talk: Talk, requests: queue.Queue[dict[str, Any]]) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             requests.put(talk.receive())
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        with contextlib.suppress(OSError):
-            os.killpg(os.getpid(), signal.SIGKILL)
+    end_group(os.getpid())
     os._exit(130)
 
 

@@ -99,7 +99,7 @@ class Pipeline:
                 "failed",
                 f"{error.what}: {error.cause}" if error.cause else error.what,
                 component.name,
-                notes=said.of_anything,
+                notes=said.notes(changed=False),
                 seconds=time.monotonic() - started,
                 printed=said.printed(changed=False),
             )
@@ -110,7 +110,7 @@ class Pipeline:
             f"instead of {', '.join(failures)}, which failed" if failures else "",
             component.name,
             counts=result.counts,
-            notes=(*result.notes, *said.of_a_change),
+            notes=(*result.notes, *said.notes(changed=True)),
             seconds=time.monotonic() - started,
             printed=said.printed(changed=True),
         )
@@ -159,7 +159,7 @@ class Pipeline:
             "" if result.changed else result.notes[0],
             options=chosen,
             counts=result.counts,
-            notes=(*result.notes, *said.of_a_change) if result.changed else (*result.notes[1:], *said.of_anything),
+            notes=(*result.notes[0 if result.changed else 1 :], *said.notes(changed=result.changed)),
             seconds=time.monotonic() - started,
             printed=said.printed(changed=result.changed),
         )

@@ -41,7 +41,7 @@ def keep_evidence(store: Store, folder: Path) -> Path:
         for entry in list(folder.iterdir()):
             shutil.move(entry, into / entry.name)
 
-    return store.folder("references", f"source-{digest}", move)[0]
+    return store.folder("references", f"source-{digest}", move)
 
 
 def generations_of(folder: Path, count: int) -> Iterator[tuple[Feeds, Array]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
 from optim._engine.api.request import require_models, settings_from
 from optim._engine.goals.known import find_goal
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import read_mark
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.naming import fetched, is_genai_folder, quiet
 from optim.errors import ExitStatus, OptimError

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from optim._engine.backends.held import held_backend
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldSession, held_backend
 from optim._engine.plugins.registry import load_registry, require_target
 from optim.arrays import Array, Feeds
 from optim.backend import Session

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from optim.jobs.forked import Server
+from optim.jobs.fork_server import Server
 from optim.jobs.process import WorkerProcess
 from optim.jobs.wire import to_wire
 
@@ -36,11 +36,5 @@ class Job(Generic[Request, Answer]):
     timed: bool = False
 
     def start(self, request: Request, *, fresh: bool = False, server: Server | None = None) -> WorkerProcess:
-        """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``.
-
-        Args:
-            request: what it is told.
-            fresh: make it a program of its own where it may else be a fork.
-            server: forks it, see :func:`optim.jobs.process.server_apart`.
-        """
+        """A process that does it; whoever needs a conversation holds it, everybody else asks a ``Runner``."""
         return WorkerProcess(self.module, to_wire(request), fresh=fresh, server=server)

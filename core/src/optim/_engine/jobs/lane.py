@@ -13,8 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from optim._engine.backends.held import HeldBackend
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.backends.session_contract import clock_doubt, is_other_clock
 from optim._engine.compare.comparison import Comparison
 from optim._engine.jobs.job import Job

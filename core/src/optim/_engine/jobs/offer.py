@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from optim._engine.backends.held_session import called
+from optim._engine.backends.held import called
 from optim._engine.compare.distrust import PLUGINS_ISSUE, Untouched, require_fit, unchanged
 from optim._engine.compare.place import mapped_feeds
 from optim._engine.feeds.feedset import FEWEST, SYNTHESIZED, FeedSet

@@ -32,15 +32,10 @@ class Said:
     left: list[str]
     output: list[str]
 
-    @property
-    def of_a_change(self) -> tuple[str, ...]:
-        """Notes of a pass that changed something."""
-        return (*self.log, *self.of_anything)
-
-    @property
-    def of_anything(self) -> tuple[str, ...]:
-        """Notes whatever came of it."""
-        return tuple(f"left a process running, which was ended: {name}" for name in self.left)
+    def notes(self, *, changed: bool) -> tuple[str, ...]:
+        """What was left running, and the log of a pass that changed something."""
+        left = tuple(f"left a process running, which was ended: {name}" for name in self.left)
+        return (*self.log, *left) if changed else left
 
     def printed(self, *, changed: bool) -> tuple[str, ...]:
         """What is no note."""
@@ -61,8 +56,8 @@ def recorded(log: logging.Logger, work: Callable[[], PassResult]) -> PassResult:
         result = work()
     if not isinstance(result, PassResult) or not isinstance(result.notes, tuple):
         return result  # whoever distrusts it says what is wrong with it
-    notes = said.of_a_change if result.changed else said.of_anything
-    return replace(result, notes=(*result.notes, *notes), printed=said.printed(changed=result.changed))
+    notes = (*result.notes, *said.notes(changed=result.changed))
+    return replace(result, notes=notes, printed=said.printed(changed=result.changed))
 
 
 @contextmanager

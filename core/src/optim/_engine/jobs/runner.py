@@ -138,23 +138,22 @@ class Runner:
         except WorkerFailed as failed:
             if failed.error:
                 raise failed.error from failed
-            way_out = (
-                _WAY_OUT_OF_SAMPLE if failed.doing else "run the same command as optim --debug for the whole trace"
-            )
-            ended = failed.kind != "raised" and bool(failed.doing and release)  # by the runtime, whatever the sample is
+            package, way_out = "", "run the same command as optim --debug for the whole trace"
             if failed.kind == "starved":
-                ended, way_out = False, _WAY_OUT_OF_MEMORY
-            package = release if ended else ""
-            if failed.call is not None and failed.kind not in ("raised", "starved"):
-                ended, package = True, failed.call.release
-                way_out = _WAY_OUT_OF_CALL
+                way_out = _WAY_OUT_OF_MEMORY
+            elif failed.kind == "raised":
+                way_out = _WAY_OUT_OF_SAMPLE if failed.doing else way_out
+            elif failed.call is not None:
+                package, way_out = failed.call.release, _WAY_OUT_OF_CRASH if failed.doing else _WAY_OUT_OF_CALL
+            elif failed.doing:  # by the runtime, whatever the sample is
+                package, way_out = release, _WAY_OUT_OF_CRASH if release else _WAY_OUT_OF_SAMPLE
             raise OptimError(
                 reference,
                 # errors: ingest-failed, prepare-failed, measure-failed
                 # errors: source-load-failed, source-export-failed, source-verify-failed
                 f"could not {doing}",
                 failed.reason,
-                _WAY_OUT_OF_CRASH if ended and failed.doing else way_out,
+                way_out,
                 package,
             ) from failed
 

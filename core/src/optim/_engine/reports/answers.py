@@ -23,8 +23,10 @@ from optim._engine.reports.schema import (
     Figure,
     GenerationReport,
     GoalRatioReport,
+    Interval,
     OutputReport,
     Part,
+    PeakMemory,
     ThroughputReport,
 )
 from optim.cli_kit.output import printable, size_text, tabbed
@@ -128,7 +130,7 @@ class TimedShape(Part):
     shape: str = Field(description="e.g. input_ids 1x128")
     latency_ms: float
     ratio: float
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    ci: Interval
     calls_ms: Percentiles | None = Field(default=None, description="latency of single calls; null if not recorded")
 
 
@@ -139,19 +141,13 @@ class TimedModel(Part):
     target: str = Field(default="", description="target of this row; empty with one target")
     error: str | None = Field(default=None, description="reason why it does not run; else null")
     not_here: bool = Field(default=False, description="true if it does not run because this machine lacks the target")
-    latency_ms: float | None = Field(
-        default=None, description="latency in milliseconds, the geometric mean over the shapes"
-    )
+    latency_ms: float | None = Field(default=None, description="milliseconds, the geometric mean over the shapes")
     size_bytes: int | None = None
-    peak_memory_bytes: int | None = Field(
-        default=None, description="peak memory to open and run the model, without imported libraries"
-    )
+    peak_memory_bytes: PeakMemory = None
     latency_ratio: float | None = Field(
         default=None, description="latency divided by that of the first model; below 1 is faster"
     )
-    latency_ratio_ci: tuple[float, float] | None = Field(
-        default=None, description="95 % interval of latency_ratio; null with fewer than six rounds"
-    )
+    latency_ratio_ci: Interval = None
     rounds: int = 0
     shapes: tuple[TimedShape, ...] = ()
     throughput: ThroughputReport | None = Field(default=None, description="best throughput; null without --throughput")

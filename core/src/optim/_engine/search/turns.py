@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from optim._engine.locks import POLL_S, Holder, LockBusyError, acquire, held_for_s
+from optim._engine.locks import POLL_S, LockBusyError, acquire, held_for_s
 from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError
 
@@ -134,7 +134,7 @@ class Turns:
         finally:
             lock.release()
 
-    def _tell(self, holder: Holder) -> None:
+    def _tell(self, holder: str) -> None:
         self._told = True
         self._say(f"waiting: another optim is timing, {holder}")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldSession
 from optim._engine.compare.place import Place, mapped_feeds
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job

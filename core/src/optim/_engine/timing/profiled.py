@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import onnx
 
-from optim._engine.backends.held_session import HeldSession
+from optim._engine.backends.held import HeldSession
 from optim._engine.compare.place import Place
 from optim.arrays import Feeds
 from optim.backend import NodeProfile, Session

@@ -24,7 +24,7 @@ from optim._engine.search.measure.lane_figures import goal_ratio, paired_ratio
 from optim._engine.search.state import LaneResult
 from optim._engine.search.taste import HANGS_S, WORTH
 from optim.goal import FASTER, ROUNDS_FOR_95, Figure, Ratio
-from optim.jobs.forked import Server
+from optim.jobs.fork_server import Server
 from optim.jobs.process import WorkerFailed, WorkerProcess, server_apart
 from optim.jobs.wire import from_wire
 
