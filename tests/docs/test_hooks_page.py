@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from optim import Target
-from optim._engine.plugins.contract import new_manager, register
+from optim._engine.plugins.discovery import new_manager, register
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from optim._engine.plugins import checks
-from optim._engine.plugins.contract import ENGINE_PARTS, new_manager
-from optim._engine.plugins.discovery import discover
+from optim._engine.plugins.discovery import ENGINE_PARTS, discover, new_manager
 from optim._engine.plugins.guard import UnrulyError, limited
 from optim._engine.plugins.offers import Check, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
