@@ -80,12 +80,17 @@ class Stamp:
     """A file and what changes with its content: no program writes a file and leaves all of it as it was.
 
     Attributes:
-        seen: size; times in ns of the last write, which programs may set, and of the last change of any kind, which
-            none can set (on Windows the file was made then); number of the file on its device, and of the device.
+        modified_ns: time of the last write, which programs may set.
+        changed_ns: time of the last change of any kind, which none can set; on Windows the time it was made.
+        inode: number of the file on its device; another file under the same name has another.
     """
 
     path: str
-    seen: tuple[int, int, int, int, int]
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+    device: int
 
 
 def stamps_of(paths: Iterable[Path]) -> tuple[Stamp, ...] | None:
@@ -94,13 +99,21 @@ def stamps_of(paths: Iterable[Path]) -> tuple[Stamp, ...] | None:
     newest = (time.time() - _SETTLED_S) * 1e9
     for path in paths:
         try:
-            one = path.stat()
+            status = path.stat()
         except OSError:
             return None
-        if max(one.st_mtime_ns, one.st_ctime_ns) > newest:
+        if max(status.st_mtime_ns, status.st_ctime_ns) > newest:
             return None
-        seen = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino, one.st_dev)
-        found.append(Stamp(str(path.absolute()), seen))
+        found.append(
+            Stamp(
+                str(path.absolute()),
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+                status.st_ino,
+                status.st_dev,
+            )
+        )
     return tuple(found)
 
 
