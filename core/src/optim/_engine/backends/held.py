@@ -486,13 +486,13 @@ class HeldSession(Session):
         return self._session
 
 
+@dataclass(eq=False)
 class Device:
     """One exclusive device, as this process sees it."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock: FileLock | None = None
-        self._holder: HeldSession | None = None
+    name: str
+    _lock: FileLock | None = None
+    _holder: HeldSession | None = None
 
     def take(self, session: HeldSession) -> None:
         """Let ``session`` have the device: another one of this process makes way, other processes are waited for.
@@ -507,12 +507,12 @@ class Device:
             self._holder = None
         if self._lock is None:
             try:
-                name = _ON_DISK.sub("-", self._name).strip("-")
-                self._lock = acquire(f"device-{name}", f"a model open on {self._name}", wait_s=MOST_WAIT_S)
+                name = _ON_DISK.sub("-", self.name).strip("-")
+                self._lock = acquire(f"device-{name}", f"a model open on {self.name}", wait_s=MOST_WAIT_S)
             except LockBusyError as error:
                 raise OptimError(
                     "device-in-use",
-                    f"device {self._name} runs one model at a time, and another process uses it",
+                    f"device {self.name} runs one model at a time, and another process uses it",
                     f"{error.holder} has used it for {MOST_WAIT_S:.0f} s",
                     "run the same command when the other has ended: it continues from here",
                     status=ExitStatus.TARGET_UNAVAILABLE,
