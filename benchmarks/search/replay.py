@@ -28,7 +28,7 @@ from unittest import mock
 
 from trace_file import Trace
 
-from optim._engine.feeds import unread_rows
+from optim._engine.feeds import traces
 from optim._engine.jobs import prepare
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.runner import Runner
@@ -560,7 +560,7 @@ def replay(
             (recall, "keep", lambda store, new: ""),
             (execute, "thread_executor", lambda at_once: contextlib.nullcontext(place.in_turn)),
             (execute, "is_whole", lambda path: True),
-            (unread_rows, "unread_rows", lambda original, result, samples: ()),
+            (traces, "unread_rows", lambda original, result, samples: ()),
             (workbench, "is_whole", lambda path: True),
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),

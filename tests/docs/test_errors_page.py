@@ -77,9 +77,7 @@ def test_errors_of_a_third_party_are_found_with_its_advice(tmp_path: Path) -> No
     (tmp_path / "broken.py").write_text("OptimError(\n")
     (tmp_path / ADVICE_FILE).write_text('[acme-lost]\nfix = "Look for it."\n')
     found = catalogue({"acme": tmp_path})
-    assert found == {
-        "acme-lost": ErrorEntry("Plugin acme", [("… is lost", "the message says")], {3}, fix="Look for it.")
-    }
+    assert found == {"acme-lost": ErrorEntry("Plugin acme", [("… is lost", "")], {3}, fix="Look for it.")}
     assert found["acme-lost"].shown() == [("… is lost", "")]
     assert catalogue({"acme": tmp_path}, "acme-lost") == found
     assert catalogue({"acme": tmp_path}, "acme-found") == {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import optim
-from optim._engine.cli.verbs.bench import bench as bench_command
+from optim_plugins.diagnose.bench.command import bench as bench_command
 from optim_testing import models
 
 ROOT = Path(__file__).parents[2]

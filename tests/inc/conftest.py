@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from optim.isolation.install import install_environment
 from optim.jobs.owner import FOLDER_VARIABLE, ending_workers
 from optim_inc.environment import ISOLATION
+from optim_plugins.diagnose.installation.making import install_environment
 
 DATA = Path(__file__).parents[2] / ".cache" / "isolated"
 

@@ -8,12 +8,12 @@ import pytest
 
 from optim import OptimError, Target
 from optim.isolation import run_isolated
-from optim.isolation.environments import remove_environment
 from optim_inc.environment import ISOLATION
 from optim_inc.quantize_aware_of_accuracy import QuantizeAwareOfAccuracy
 from optim_inc.quantize_dynamic import QuantizeDynamic
 from optim_inc.quantize_static import QuantizeStatic
 from optim_inc.quantize_weights import QuantizeWeights
+from optim_plugins.diagnose.installation.making import remove_environment
 from optim_testing import Trial, models
 from optim_testing.exact_integers import OnnxRuntimeCpu
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from optim.isolation.environments import Isolation
-from optim.isolation.install import install_environment
 from optim.jobs import owner
 from optim.jobs.owner import FOLDER_VARIABLE
+from optim_plugins.diagnose.installation.making import install_environment
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,14 +15,8 @@ from wheels import make_wheel
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.versions import plugin_version_key
 from optim.errors import OptimError
-from optim.isolation.environments import (
-    Isolation,
-    environments_folder,
-    find_environment,
-    installed_environments,
-    remove_environment,
-)
-from optim.isolation.install import install_environment
+from optim.isolation.environments import Isolation, environments_folder, find_environment, installed_environments
+from optim_plugins.diagnose.installation.making import install_environment, remove_environment
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +115,7 @@ def test_a_full_disk_is_said_and_nothing_half_made_stays(index):
 )
 def test_an_install_that_is_killed_leaves_nothing_that_counts(index, python):
     code = (
-        "from pathlib import Path; from optim.isolation.install import install_environment\n"
+        "from pathlib import Path; from optim_plugins.diagnose.installation.making import install_environment\n"
         "from optim.isolation.environments import Isolation\n"
         "import os; say = lambda done, steps, what: os._exit(9) if what == 'installing' else None\n"
         "install_environment(Isolation('tiny', ('first==1.0', 'second==1.0'), Path('unused.py')), progress=say)"

@@ -15,7 +15,7 @@ from small_decoder import FACTS, write_decoder
 
 import optim
 from optim import SessionConfig
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.onnx import describe_model
 from optim_openvino.runtime.load_script import load_script
@@ -51,7 +51,7 @@ def test_a_decoder_generates_the_same_on_openvino(tmp_path, prompt):
         tmp_path, export_file("a/source", FACTS, {"model": ComponentFile("model.onnx", {"new": "old"}, 0)})
     )
     expected = optim.load(tmp_path).generate(prompt, max_new_tokens=5)
-    write_session_files(tmp_path, SessionConfig(), TARGET, owner="optim-plugin-openvino", script="")
+    write_session_files(tmp_path, SessionFile.of(SessionConfig(), TARGET, owner="optim-plugin-openvino"), "")
     decoder = optim.load(tmp_path)
     assert decoder.session.session.executed_on == {"openvino": 1.0}
     assert np.array_equal(decoder.generate(prompt, max_new_tokens=5), expected)
@@ -88,7 +88,7 @@ def test_load_py_feeds_a_memory_as_export_json_says(tmp_path, monkeypatch):
     component = ComponentFile("model.onnx", state, 0)
     write_export_file(tmp_path, export_file("a/source", {**FACTS, "context": 9}, {"model": component}))
     script = with_growing_past(load_script(), model, state)
-    write_session_files(tmp_path, SessionConfig(), TARGET, owner="optim-plugin-openvino", script=script)
+    write_session_files(tmp_path, SessionFile.of(SessionConfig(), TARGET, owner="optim-plugin-openvino"), script)
     generate = runpy.run_path(str(tmp_path / "load.py"))["generate"]
     expected = optim.load(tmp_path).generate([[3, 4], [7, 1]], max_new_tokens=5)
     assert list(generate([[3, 4], [7, 1]], 5)) == expected.T.tolist()

@@ -13,7 +13,7 @@ import pytest
 
 import optim
 from optim import OptimError
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim.backend import Delivery
 from optim.onnx import describe_model
 from optim_openvino.runtime.backend import OpenVinoBackend
@@ -51,7 +51,7 @@ def run_folder(tmp_path):
     session = as_session({PRECISION: "bf16"})
     delivery = Delivery(tmp_path, describe_model(tmp_path / "model.onnx", session=session), TARGET, ())
     script = OpenVinoBackend().load_script(delivery)
-    write_session_files(tmp_path, session, TARGET, owner="optim-plugin-openvino", script=script)
+    write_session_files(tmp_path, SessionFile.of(session, TARGET, owner="optim-plugin-openvino"), script)
     return tmp_path
 
 

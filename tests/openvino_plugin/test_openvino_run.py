@@ -17,7 +17,7 @@ import optim
 from optim import ExitStatus, OptimError
 from optim._engine.cli.main import main
 from optim.onnx import describe_model
-from optim.onnx.linked import PREFIX, locations
+from optim.onnx.external_data import PREFIX, locations
 from optim_openvino.quantize import float_graph, nncf_library
 from optim_openvino.quantize.compress_weights import CompressWeights, _with_few_bits
 from optim_openvino.quantize.quantize import Quantize

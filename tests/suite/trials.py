@@ -26,7 +26,7 @@ import onnxruntime as ort
 
 from optim import Context, Model, Pass, PassOptions, PassResult
 from optim._engine.compare.distrust import Untouched, checked_model
-from optim._engine.gate.outputs import CAP, FACTOR, FLOOR
+from optim._engine.gate.drift import CAP, FACTOR, FLOOR
 from optim._engine.graphs.ingest import ingest
 from optim.drift import compare_outputs
 from optim.errors import OptimError

@@ -45,8 +45,7 @@ def compare_outputs(
             sample.
     """
     from optim._engine.gate.drift import merge_samples
-    from optim._engine.gate.outputs import compare_output as compare
-    from optim._engine.gate.outputs import compare_sample, elements, surplus
+    from optim._engine.gate.outputs import compare_sample, elements
     from optim._engine.gate.variation import measure_each
 
     masks = iter(valid)
@@ -57,12 +56,7 @@ def compare_outputs(
     variations = measure_each((original, counted) for original, _, counted in found)
     merged: dict[str, OutputComparison] = {}
     for original, other, counted in found:
-        lost = {name: array for name, array in original.items() if name not in other}
-        compared = [*compare_sample(lost, {}, {}, None, variations), *surplus(original, other)]
-        for name, array in original.items():
-            if name in other:
-                compared.append(compare(name, array, other[name], counted.get(name), variations[name]))
-        merged = merge_samples(merged, compared)
+        merged = merge_samples(merged, compare_sample(original, other, {}, None, variations, counted))
     return list(merged.values())
 
 
@@ -104,7 +98,7 @@ def objection(comparisons: Iterable[OutputComparison], max_drift: float | None =
         max_drift: largest allowed drift; None: rounding only. Texts and whole numbers must be equal.
     """
     from optim._engine.gate.budget import Budget
-    from optim._engine.gate.outputs import FLOOR
+    from optim._engine.gate.drift import FLOOR
 
     return Budget(max_drift, FLOOR).objection(comparisons, lossy=max_drift is not None).text
 

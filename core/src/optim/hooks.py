@@ -52,7 +52,6 @@ OWN_COMMANDS: Mapping[str, str] = {
     "run": "Optimize a model and write a folder to deploy.",
     "pick": "Deliver another result of an earlier run.",
     "verify": "Compare the outputs of two models.",
-    "bench": "Time models against each other.",
     "passes": "List the passes, or show one.",
     "targets": "List where models can run.",
     "metrics": "List the task metrics.",
@@ -64,7 +63,7 @@ OWN_COMMANDS: Mapping[str, str] = {
 """Commands of optim itself, with their line in ``optim --help``. A command of a plugin has another name."""
 
 
-_DIAGNOSIS = ("blame", "draw", "inspect", "outputs", "profile", "reduce", "runtimes", "sensitivity")
+_DIAGNOSIS = ("bench", "blame", "draw", "inspect", "outputs", "profile", "reduce", "runtimes", "sensitivity")
 _LAYOUTS = ("genai", "mlflow", "onnx", "onnxruntime", "optimum", "transformers.js", "triton")
 _METRICS = ("cosine", "f1", "mean-iou", "perplexity", "token-agreement", "top-1", "top-k", "wer")
 
@@ -122,8 +121,7 @@ RESERVED_NAMES: Mapping[str, Mapping[str, str]] = {
     "metric": dict.fromkeys(_METRICS, "metrics"),
 }
 """Names that users know, by kind, with the only plugin that may use each. If several plugins use another name, the
-plugin whose
-name it begins with has it (``acme-npu``: plugin ``acme``); otherwise optim uses none of them."""
+plugin whose name it begins with has it (``acme-npu``: plugin ``acme``); otherwise optim uses none of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class StageConformance(Kit):
     def test_its_name_and_attributes_fit(self, offered: Any) -> None:
         """What the registry checks when a plugin offers it."""
         plugin = str(getattr(offered, "name", "")).partition(".")[0]
-        defect = pass_defect(offered, self.stage, PluginInfo(plugin, "", "", ""))
+        defect = pass_defect(self.stage, offered, PluginInfo(plugin, "", "", ""))
         assert not defect, defect
 
     def test_its_options_are_documented(self, offered: Any) -> None:

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, save
 
 import optim
 from optim._engine.api.given import MadeUp, sized_data
-from optim._engine.cli.verbs.bench import bench
 from optim._engine.cli.verbs.verify import verify
 from optim.errors import OptimError
+from optim_plugins.diagnose.bench.command import bench
 
 
 @pytest.fixture

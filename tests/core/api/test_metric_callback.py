@@ -16,8 +16,8 @@ import pytest
 
 from optim import CannotJudge, Metric
 from optim._engine.api.given import named_metric
-from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec, require_known
+from optim._engine.compare.metrics import find_metric, metric_digest
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.settings import RunSettings
 from optim.errors import OptimError
@@ -34,7 +34,7 @@ def test_another_process_asks_it_and_it_may_use_what_the_program_holds():
 
     script = (
         "import json, sys; import numpy as np\n"
-        "from optim._engine.compare.metric_maker import find_metric\n"
+        "from optim._engine.compare.metrics import find_metric\n"
         "from optim._engine.compare.metric_spec import MetricSpec\n"
         "from optim.jobs.wire import from_wire\n"
         "metric = find_metric(from_wire(MetricSpec, json.loads(sys.argv[1])))\n"

@@ -18,7 +18,7 @@ from optim._engine.backends import held
 from optim._engine.cli.main import main
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model
-from optim._engine.compare.rounding import _not_itself
+from optim._engine.compare.original import _not_itself
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import prepared
 from optim._engine.search.measure.racing import Races

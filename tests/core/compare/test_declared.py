@@ -6,8 +6,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.compare.declared import hidden_differences
-from optim._engine.compare.distrust import require_fit, require_in_place
+from optim._engine.compare.distrust import hidden_differences, require_fit, require_in_place
 from optim.errors import OptimError
 from optim.onnx.files import save_in_store
 from optim.passes import Interface, Pass, PassResult

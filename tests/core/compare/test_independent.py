@@ -11,11 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from optim import Backend, Target
 from optim._engine.backends.held import needs_device_check
-from optim._engine.compare import independent
-from optim._engine.compare.independent import CheckedDevice, check_device
-from optim._engine.compare.padding import measure_variations
+from optim._engine.compare.original import measure_variations
 from optim._engine.compare.place import Reference
 from optim._engine.feeds.feedset import FeedWriter
+from optim._engine.jobs import check_device
 from optim.errors import OptimError
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import describe_model
@@ -45,7 +44,7 @@ def path(tmp_path):
 
 def checked(path, outputs, target=EXACT, broken=False, within_s=60.0):
     """What is said of a device that computes these outputs."""
-    return check_device(*asked(path, outputs, target, broken), within_s)
+    return check_device.check_original(*asked(path, outputs, target, broken), within_s)
 
 
 def asked(path, outputs, target=EXACT, broken=False):
@@ -60,7 +59,7 @@ def asked(path, outputs, target=EXACT, broken=False):
     measure_variations(SimpleNamespace(run=None), reference)
     if broken:
         path.write_bytes(b"no model")
-    return CheckedDevice(target, "volt", "optim-plugin-volt 1.4.0"), reference
+    return target, SimpleNamespace(name="volt", release="optim-plugin-volt 1.4.0"), reference
 
 
 def test_a_right_device_is_said_to_be_right(path):
@@ -116,10 +115,10 @@ def test_a_slow_runtime_computes_as_many_samples_as_end_within_its_time(path, mo
 
         return run
 
-    monkeypatch.setattr(independent, "_onnxruntime", opened)
+    monkeypatch.setattr(check_device, "_onnxruntime", opened)
     question = asked(path, [right(one["x"]) for one in SAMPLES])
-    monkeypatch.setattr(independent.time, "perf_counter", lambda: clock.now)
-    found = check_device(*question, 1.1)
+    monkeypatch.setattr(check_device.time, "perf_counter", lambda: clock.now)
+    found = check_device.check_original(*question, 1.1)
     assert (found.samples, found.available) == (samples, 4)
     assert clock.now <= 1.1 or samples == 1
 

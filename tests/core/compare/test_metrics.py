@@ -10,10 +10,10 @@ import pytest
 from plugin_packages import site
 
 from optim._engine.compare import task
-from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric, require_known
+from optim._engine.compare.metrics import find_metric, metric_digest
 from optim._engine.compare.task import compared, count, value_of
-from optim._engine.gate.max_loss import MaxLoss, TaskFigure, loss_objection, parse_max_loss
+from optim._engine.gate.budget import MaxLoss, TaskFigure, loss_objection, parse_max_loss
 from optim._engine.plugins.registry import load_registry
 from optim.errors import OptimError
 from optim.metric import Metric

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim._engine.compare.padding import outputs_with_padding
+from optim._engine.compare.original import outputs_with_padding
 from optim._engine.gate.outputs import variations_of
 from optim.model import TensorInfo
 

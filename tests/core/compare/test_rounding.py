@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim._engine.compare.rounding import next_numbers
-from optim._engine.gate.outputs import CAP, FLOOR, WHOLE, compare_output, measure, rounding_of
+from optim._engine.compare.original import next_numbers
+from optim._engine.gate.drift import CAP, FLOOR
+from optim._engine.gate.outputs import WHOLE, compare_output, measure, rounding_of
 from optim.model import TensorInfo
 
 ROWS = 64

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from optim._engine.compare.comparison import compare_raw
 from optim._engine.compare.place import compare_run
-from optim._engine.compare.recast import compare_raw
 from optim._engine.gate.drift import worst_drift
 from optim.drift import compare_outputs
 from optim.errors import OptimError

@@ -12,7 +12,7 @@ from timed_models import BATCH, WIDTH, write_network
 
 from optim import run as run_api
 from optim._engine.compare.metric_spec import parse_metric
-from optim._engine.gate.max_loss import parse_max_loss
+from optim._engine.gate.budget import parse_max_loss
 from optim._engine.plugins.registry import load_registry
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.compare.verify import verify_models

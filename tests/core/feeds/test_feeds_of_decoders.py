@@ -9,8 +9,7 @@ from feed_models import BOOL, FLOAT, INT32, INT64, build, constant, decoder, hel
 from made_feeds import about, made
 
 from optim import TensorInfo
-from optim._engine.feeds.dimensions import InputRole, Measure, PlannedInput, symbol_sizes
-from optim._engine.feeds.settings import Setting
+from optim._engine.feeds.dimensions import InputRole, Measure, PlannedInput, Setting, symbol_sizes
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from feed_models import FLOAT, INT64, build, constant, helper, value, write
 
 import optim
-from optim._engine.feeds.unread_rows import unread_rows
+from optim._engine.feeds.traces import unread_rows
 
 _TABLE = np.arange(800, dtype=np.float32).reshape(200, 4)  # beyond 1 KiB: a skeleton leaves its numbers in the file
 _SAMPLES = [{"ids": np.array([[0, 3, 5]])}, {"ids": np.array([[5, -1, 7]])}]

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optim._engine.compare.batching import batch_drift
+from optim._engine.compare.unseen import batch_drift
 from optim._engine.gate.budget import Budget
 from optim._engine.gate.drift import BatchDrift, OutputComparison
 from optim.arrays import Array

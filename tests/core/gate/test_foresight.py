@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from optim._engine.gate.budget import Budget
-from optim._engine.gate.drift import foresee, merge_samples, worst_drift
+from optim._engine.gate.drift import merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_output
+from optim.drift import foresee
 
 SEEN = (0.0264, 0.0261, 0.0285, 0.0277, 0.0257, 0.0282, 0.0283, 0.0265)
 

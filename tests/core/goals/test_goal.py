@@ -11,7 +11,7 @@ from all_goals import GOALS
 
 from optim._engine.goals.known import OWN_GOALS, find_goal, release_of
 from optim._engine.jobs.lane import LaneClock
-from optim._engine.plugins.checks import goal_defect
+from optim._engine.plugins.checks import class_defect
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.plan import make_plan
@@ -100,7 +100,7 @@ def test_a_clock_that_gives_no_seconds_is_named_with_its_plugin(joules, cause):
     ],
 )
 def test_what_a_plugin_offers_as_a_goal_is_checked(changes, defect):
-    found = goal_defect(type("Changed", (Energy,), changes), ACME)
+    found = class_defect("goal", type("Changed", (Energy,), changes), ACME)
     assert defect in found and bool(found) == bool(defect)
 
 

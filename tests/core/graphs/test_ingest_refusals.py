@@ -204,6 +204,14 @@ def test_a_place_that_makes_no_sense(tmp_path, path, store, offset):
     assert refused(path, store).reference == "invalid-graph"
 
 
+def test_text_that_is_no_utf_8_is_refused_wherever_it_stands(path, store):
+    model = linear()
+    model.producer_name = "maker"
+    path.write_bytes(model.SerializeToString().replace(b"maker", b"mak\xffr"))
+    with pytest.raises(OptimError, match="invalid-graph"):
+        ingest(path, store)
+
+
 def test_an_output_of_maps_is_refused_with_the_command_that_takes_the_tensor_before_it(path, store):
     maps = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, None))
     nodes = [

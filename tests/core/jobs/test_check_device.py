@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sample_outcome import prepared
 
 from optim import Target
-from optim._engine.compare.padding import measure_variations
+from optim._engine.compare.original import measure_variations
 from optim._engine.compare.place import Place, Reference
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.jobs import check_device

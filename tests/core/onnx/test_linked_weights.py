@@ -15,7 +15,7 @@ from optim._engine.store import Store
 from optim.errors import OptimError
 from optim.model import Model, SessionConfig
 from optim.onnx.data_files import file_digest
-from optim.onnx.external_data import external_files
+from optim.onnx.external_data import external_files, is_linked, link, openable_file
 from optim.onnx.files import (
     deliver_linked,
     deliver_model,
@@ -25,7 +25,6 @@ from optim.onnx.files import (
     save_for_measuring,
     save_in_store,
 )
-from optim.onnx.linked import is_linked, link, openable_file
 from optim.onnx.sessions import open_session
 
 WEIGHTS = np.arange(2048, dtype=np.float32)

@@ -8,7 +8,7 @@ import pytest
 
 from optim._engine.cli.main import main
 from optim._engine.plugins import registry as registries
-from optim._engine.plugins.checks import workplace_defect
+from optim._engine.plugins.checks import class_defect
 from optim._engine.plugins.chosen_targets import find_cluster
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import load_registry
@@ -104,6 +104,7 @@ def test_a_run_on_a_cluster_without_its_package_ends_before_it_begins(monkeypatc
     ],
 )
 def test_what_is_no_class_of_clusters_is_refused(members, defect):
-    assert workplace_defect(type("Offered", (Anything,), {"__qualname__": "Offered", **members}), ACME) == defect
-    assert workplace_defect(Cluster, ACME) == "class Cluster does not implement check, connect"
-    assert workplace_defect(Anything(), ACME).endswith("not a subclass of Cluster")
+    offered = type("Offered", (Anything,), {"__qualname__": "Offered", **members})
+    assert class_defect("workplace", offered, ACME) == defect
+    assert class_defect("workplace", Cluster, ACME) == "class Cluster does not implement check, connect"
+    assert class_defect("workplace", Anything(), ACME).endswith("not a subclass of Cluster")

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import shutil
 from dataclasses import replace
 
 import pytest
 from plugin_packages import GOOD, Site, site
 
 from optim._engine.plugins import versions
-from optim._engine.plugins.discovery import discover, installed_names
+from optim._engine.plugins.discovery import discover
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import load_registry
 from optim._engine.plugins.versions import carried_key, libraries_of, plugin_version_key, version_keys
@@ -144,26 +142,6 @@ def test_two_names_for_one_module_are_an_error_of_the_second(site):
     acme, beta = discover(only={"acme", "beta"})
     assert acme.state is State.OK
     assert beta.reason == "is the same object as plugin 'acme'"
-
-
-def test_what_packages_say_is_kept_until_one_of_them_says_something_else(site, monkeypatch):
-    asked, ask = [], importlib.metadata.entry_points
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **how: asked.append(how) or ask(**how))
-
-    def names():
-        return {"acme", "betas"} & set(installed_names())
-
-    before = names()
-    module = site.add("acme", GOOD)
-    first = names(), names(), len(asked)
-    (site.folder / "optim_acme-1.0.dist-info" / "entry_points.txt").write_text(
-        f"[optim.plugins]\nbetas = {module.stem}\n"
-    )
-    second = names(), names(), len(asked)
-    shutil.rmtree(site.folder / "optim_acme-1.0.dist-info")
-    third = names(), names(), len(asked)
-    assert (before, first[:2], second[:2], third[:2]) == (set(), ({"acme"},) * 2, ({"betas"},) * 2, (set(),) * 2)
-    assert [first[2], second[2], third[2]] == [first[2] + more for more in range(3)]
 
 
 def test_a_class_as_entry_point_is_refused(site):

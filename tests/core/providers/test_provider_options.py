@@ -17,6 +17,7 @@ from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError
 from optim.model import SessionConfig
 from optim.onnx.digests import model_digest
+from optim.onnx.files import describe_model
 from optim.onnx.sessions import open_session
 from optim.providers import start
 from optim.providers.names import CPU, CUDA, GROUP_QUERY_FUSION, TENSORRT, settings_around_faults
@@ -125,7 +126,7 @@ def test_a_provider_that_cannot_be_made_is_an_error_and_no_run_on_the_cpu(
 def test_a_run_that_fails_on_a_device_is_not_done_again_on_the_cpu(model: Path) -> None:
     import runpy
 
-    write_session_files(model.parent, SessionConfig(), Target("cpu", "ort", CPU))
+    write_session_files(model.parent, SessionFile.of(SessionConfig(), Target("cpu", "ort", CPU)))
     for session in (open_session(model, SessionConfig()), runpy.run_path(str(model.parent / "load.py"))["load"]()):
         assert not session._enable_fallback
 
@@ -138,7 +139,8 @@ def test_an_optimizer_that_breaks_a_graph_on_cuda_is_switched_off_there(
     node = helper.make_node("GroupQueryAttention", names, ["y", "k", "v"], domain="com.microsoft")
     onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "model.onnx")
     assert settings_around_faults(tmp_path / "model.onnx", Target("cpu", "ort", CPU)) == SessionConfig()
-    write_session_files(tmp_path, TUNED, GPU)
+    model = describe_model(tmp_path / "model.onnx")
+    write_session_files(tmp_path, SessionFile.of(TUNED, GPU, model=model))
     assert read_session_file(tmp_path).disabled_optimizers == ((GROUP_QUERY_FUSION,) if broken else ())
 
 
@@ -159,7 +161,7 @@ def test_the_cpu_build_is_told_how_it_becomes_the_gpu_build(model: Path) -> None
 
 
 def test_session_json_keeps_what_is_the_targets_from_what_is_the_models(tmp_path: Path) -> None:
-    write_session_files(tmp_path, TUNED, GPU)
+    write_session_files(tmp_path, SessionFile.of(TUNED, GPU))
     saved = read_session_file(tmp_path)
     assert saved == SessionFile.of(TUNED, GPU)
     assert saved.config == TUNED
@@ -174,7 +176,7 @@ def test_load_py_asks_for_every_provider_with_the_models_options(
 
     import onnxruntime
 
-    write_session_files(model.parent, TUNED, GPU)
+    write_session_files(model.parent, SessionFile.of(TUNED, GPU))
     asked = []
     real = onnxruntime.InferenceSession
 
@@ -199,7 +201,7 @@ def test_load_py_asks_for_every_provider_with_the_models_options(
     ],
 )
 def test_options_from_a_stranger_name_no_file_and_no_memory(tmp_path: Path, said: dict[str, object]) -> None:
-    write_session_files(tmp_path, SessionConfig(), replace(GPU, provider=CUDA, also={}))
+    write_session_files(tmp_path, SessionFile.of(SessionConfig(), replace(GPU, provider=CUDA, also={})))
     path = tmp_path / "session.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
     with pytest.raises(OptimError, match="untrusted-setting"):
@@ -208,7 +210,7 @@ def test_options_from_a_stranger_name_no_file_and_no_memory(tmp_path: Path, said
 
 def test_a_vendors_target_says_which_options_anybody_may_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     acme = Target("acme", "acme", "AcmeExecutionProvider", {"tiles": "4"}, harmless_options=("tiles",))
-    write_session_files(tmp_path, SessionConfig(provider_options={acme.provider: {"tiles": "8"}}), acme)
+    write_session_files(tmp_path, SessionFile.of(SessionConfig(provider_options={acme.provider: {"tiles": "8"}}), acme))
     with pytest.raises(OptimError, match="untrusted-setting"):
         read_session_file(tmp_path)
     monkeypatch.setattr("optim._engine.plugins.registry.Registry.targets", lambda self: {"acme": acme})

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 
-from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.choose import OutOfEvaluations, Question, Repair, choose
 from optim._engine.repair.costs import Costs, NodeCost
-from optim._engine.repair.found import OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.choose import FINER_PRICE, OutOfEvaluations, Question, Repair, choose
 from optim._engine.repair.costs import Costs, NodeCost
-from optim._engine.repair.found import FINER_PRICE, OutOfEvaluations, Repair
 
 NAMES = tuple("abcdefgh")
 COARSE = {name: 0.1 * (place + 1) for place, name in enumerate(NAMES)}

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from optim._engine.repair.choose import Question, choose
+from optim._engine.repair.choose import MeasuredSet, Question, Repair, choose, find_units, seams, why_none
 from optim._engine.repair.costs import Costs, NodeCost
-from optim._engine.repair.found import MeasuredSet, Repair, seams, why_none
-from optim._engine.repair.units import find_units
 
 NODES = [f"n{i}" for i in range(24)]
 

@@ -221,8 +221,8 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
         for name, role in names
     ]
     bench = SimpleNamespace(original=ORIGINAL, prepared=SimpleNamespace(inexact=None))
-    selection = SimpleNamespace(undecided="", objections=[])
-    beam = SimpleNamespace(board=board)
-    ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced), selection)
+    selection = SimpleNamespace(undecided="", objections=[], objective=board.objective)
+    beam = SimpleNamespace(board=board, selection=lambda: selection)
+    ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced))
     found = ending.nothing_better()
     assert (found.status, found.reason) == (RunStatus.FAILED, "settings was asked for, but it failed: no faster")

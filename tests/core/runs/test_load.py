@@ -14,7 +14,7 @@ from onnx import helper
 
 import optim
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.runs.session_trust import read_session_file
 from optim.errors import OptimError
 from optim.model import SessionConfig
@@ -63,7 +63,7 @@ def write_model(folder: Path) -> None:
 def run_folder(tmp_path: Path) -> Path:
     def write(folder: Path) -> None:
         write_model(folder)
-        write_session_files(folder, TUNED, CPU)
+        write_session_files(folder, SessionFile.of(TUNED, CPU))
 
     RunFolder.claim(tmp_path / "run").publish(write)
     return tmp_path / "run"

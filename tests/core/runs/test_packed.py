@@ -19,7 +19,7 @@ import optim
 from optim._engine import machine
 from optim._engine.backends.held import held_backend
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS, SessionConfig
 from optim.onnx.files import describe_model
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "run"
     path.mkdir()
     save(path, seed=0)
-    write_session_files(path, SessionConfig({"intra_op_num_threads": 1}), CPU)
+    write_session_files(path, SessionFile.of(SessionConfig({"intra_op_num_threads": 1}), CPU))
     return path
 
 
@@ -99,7 +99,7 @@ def test_what_another_machine_packed_is_not_opened(folder: Path, monkeypatch: py
     "target", [Target("gpu", "gpu", "CUDAExecutionProvider"), Target("own", "own", runtime="own-runtime")]
 )
 def test_weights_that_another_runtime_packs_are_refused(folder: Path, target: Target) -> None:
-    write_session_files(folder, SessionConfig(), target, owner=None if target.provider else "optim-own")
+    write_session_files(folder, SessionFile.of(SessionConfig(), target, owner=None if target.provider else "optim-own"))
     with pytest.raises(OptimError) as refused:
         optim.load(folder, packed=True)
     assert refused.value.reference == "cannot-be-packed"
@@ -108,14 +108,14 @@ def test_weights_that_another_runtime_packs_are_refused(folder: Path, target: Ta
 @pytest.fixture
 def packing(folder: Path) -> Path:
     """The run folder of a model whose settings say that its weights are packed."""
-    write_session_files(folder, SessionConfig({"intra_op_num_threads": 1}, {PACKED_WEIGHTS: "1"}), CPU)
+    write_session_files(folder, SessionFile.of(SessionConfig({"intra_op_num_threads": 1}, {PACKED_WEIGHTS: "1"}), CPU))
     return folder
 
 
 def test_a_result_whose_settings_say_so_is_opened_packed_unasked(packing: Path) -> None:
     opened = optim.load(packing)
     assert len(packed_in(packing)) == 1
-    write_session_files(packing, SessionConfig({"intra_op_num_threads": 1}), CPU)
+    write_session_files(packing, SessionFile.of(SessionConfig({"intra_op_num_threads": 1}), CPU))
     np.testing.assert_array_equal(answer(opened), answer(optim.load(packing)))
 
 

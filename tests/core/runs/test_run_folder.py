@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from optim._engine.runs.folder import RunFolder, recover, report_folder
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import RunFolder, read_mark, recover, report_folder
 from optim.errors import ExitStatus, OptimError
 
 

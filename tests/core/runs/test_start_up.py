@@ -14,7 +14,7 @@ from test_load import write_model
 import optim
 from optim._engine.jobs.start_up import Zeros, warm_up_of
 from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.session_file import Opening, write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.runs.session_trust import read_session_file
 from optim.backend import Session
 from optim.errors import OptimError
@@ -73,7 +73,7 @@ def test_a_model_that_refuses_zeros_has_no_warm_up() -> None:
 def folder(tmp_path: Path) -> Path:
     def fill(path: Path) -> None:
         write_model(path)
-        write_session_files(path, SessionConfig(), PLAIN_CPU, opening=Opening({"x": Zeros("float32", (8, 4))}))
+        write_session_files(path, SessionFile.of(SessionConfig(), PLAIN_CPU, warm_up={"x": Zeros("float32", (8, 4))}))
 
     RunFolder.claim(tmp_path / "run", "key").publish(fill)
     return tmp_path / "run"
@@ -102,7 +102,7 @@ def test_what_is_delivered_runs_once_when_it_is_opened(folder: Path, monkeypatch
 def test_a_recorded_graph_is_not_warmed_up(tmp_path: Path) -> None:
     settings = SessionConfig(provider_options={"CUDAExecutionProvider": {"enable_cuda_graph": "1"}})
     cuda = Target("cuda", "cuda", "CUDAExecutionProvider")
-    write_session_files(tmp_path, settings, cuda, opening=Opening({"x": Zeros("float32", (8, 4))}))
+    write_session_files(tmp_path, SessionFile.of(settings, cuda, warm_up={"x": Zeros("float32", (8, 4))}))
     assert not read_session_file(tmp_path).warm_up
 
 

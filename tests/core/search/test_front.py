@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from boards import board_of, timed_at
 
-from optim._engine.gate.budget import Budget
+from optim._engine.gate.budget import Budget, MaxLoss, TaskFigure
 from optim._engine.gate.drift import Drift
-from optim._engine.gate.max_loss import MaxLoss, TaskFigure
 from optim._engine.runs.pick import choose
 from optim._engine.search.front import worth_proving
 from optim._engine.search.state import Candidate, Step

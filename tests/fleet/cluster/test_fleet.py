@@ -19,8 +19,8 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.search.turns import Turns
 from optim._engine.store import Store
 from optim.errors import OptimError
+from optim.onnx.external_data import link
 from optim.onnx.files import save_in_store
-from optim.onnx.linked import link
 from optim.workplace import Done, Work
 from optim_fleet.cluster import fleet as fleets
 from optim_fleet.cluster.connection import Connection

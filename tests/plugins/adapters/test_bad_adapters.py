@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import optim
 from optim import OptimError, SourceRequest, Target
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim.arrays import dtype_of
 from optim.onnx import read_ir
 from optim_plugins.adapted import Adapter, read_adapter, write_adapter
@@ -135,7 +135,7 @@ def test_a_model_that_has_no_adapter_is_refused(out, tmp_path):
     words = ("convert", peft_folder(tmp_path / "peft"), "--for", plain, "-o", tmp_path / "a.npz")
     assert refusal(lambda: call(*words)).reference == "adapter-not-taken"
     plain.rename(tmp_path / "model.onnx")
-    write_session_files(tmp_path, optim.SessionConfig(), Target("cpu", "ort", "CPUExecutionProvider"))
+    write_session_files(tmp_path, SessionFile.of(optim.SessionConfig(), Target("cpu", "ort", "CPUExecutionProvider")))
     file = out / "default.onnx_adapter"
     assert refusal(lambda: optim.load(tmp_path, adapter=file)).reference == "adapter-not-taken"
 

@@ -15,7 +15,7 @@ from adapter_models import adapted_model, adapter_weights, peft_folder, referenc
 import optim
 from optim import AdapterInput, OptimError, Target, TensorInfo
 from optim._engine.graphs.ingest import ingest
-from optim._engine.runs.session_file import Opening, write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim.onnx import OnnxRuntimeBackend, deliver_model
 from optim.onnx.adapter_inputs import KEY, SUPPLIED
 from optim.options import parse_options
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
     options = trial.options(Extract, {"supply": "external", "rank": 8})
     model = trial.apply(Extract(), trial.model, options).model
     deliver_model(model, made / "out")
-    write_session_files(made / "out", model.session, CPU, opening=Opening.of(model))
+    write_session_files(made / "out", SessionFile.of(model.session, CPU, model=model))
     write_adapter(convert(peft_folder(made / "peft", rank=8, seed=3), model.adapters).adapter, made / "other.npz")
     return made
 

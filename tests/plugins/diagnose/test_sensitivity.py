@@ -17,7 +17,7 @@ from timed_models import BATCH, WIDTH, write_network
 import optim
 from optim._engine.cli.main import main
 from optim._engine.plugins.registry import load_registry
-from optim._engine.repair import isolate, replay
+from optim._engine.repair import replay
 from optim._engine.repair.pass_probe import PassProbe
 from optim._engine.reports.outcome import RunStatus
 from optim._engine.runs.execute import execute
@@ -166,7 +166,7 @@ def test_discarding_a_measured_model_spares_one_of_the_same_bytes(tmp_path):
 def test_an_injected_graph_without_errors_is_the_model_itself(model):
     graph = read_ir(model)
     arrays = {f"useful_{i}_raw": np.zeros((6, 96), np.float32) for i in range(6)}
-    isolate.injected(graph, arrays)
+    replay.injected(graph, arrays)
     added = [node for node in graph.graph if node.op_type == "Add" and node.name.startswith("optim_error")]
     assert len(added) == 6
     assert [value.name for value in graph.graph.outputs] == ["y"]

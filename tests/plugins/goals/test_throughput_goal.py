@@ -19,7 +19,7 @@ from timed_models import write_network
 from optim._engine.goals.calls import percentiles
 from optim._engine.reports.build import build_report
 from optim._engine.reports.outcome import Outcome, RunStatus
-from optim._engine.runs.session_file import Opening, write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.runs.session_trust import read_session_file
 from optim.goal import Figure, Served, Serving, Subject, Tried
 from optim.model import Model, SessionConfig, TensorInfo
@@ -204,9 +204,9 @@ def test_a_limit_that_nothing_meets_is_a_missed_budget(tmp_path: Path) -> None:
 
 
 def test_the_session_file_says_how_it_was_run(tmp_path: Path) -> None:
-    write_session_files(tmp_path, OWN, CPU, opening=Opening(serving=Serving(8, 2, 1)))
+    write_session_files(tmp_path, SessionFile.of(OWN, CPU, serving=Serving(8, 2, 1)))
     found = read_session_file(tmp_path)
     assert found.serving == Serving(8, 2, 1)
     assert found.config.session_options == {"intra_op_num_threads": 1}
-    write_session_files(tmp_path, OWN, CPU)
+    write_session_files(tmp_path, SessionFile.of(OWN, CPU))
     assert "serving" not in json.loads((tmp_path / "session.json").read_text(encoding="utf-8"))

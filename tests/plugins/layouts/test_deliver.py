@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import optim
 from optim import Model, OptimError, SessionConfig
 from optim._engine.cli.main import optim as command
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.sources.export_file import ComponentFile, export_file, write_export_file
 from optim.errors import ExitStatus
 from optim.layout import Laid, Layout, Result, place_graph
@@ -335,7 +335,7 @@ def tuned(run_folder, tmp_path):
         copy.mkdir()
         for name in ("model.onnx", "recipe.lock.toml", "run.json"):
             (copy / name).write_bytes((run_folder / name).read_bytes())
-        write_session_files(copy, session, PLAIN_CPU)
+        write_session_files(copy, SessionFile.of(session, PLAIN_CPU))
         return copy
 
     return folder

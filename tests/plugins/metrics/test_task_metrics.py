@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from optim import OptimError
-from optim._engine.compare.metric_maker import find_metric
 from optim._engine.compare.metric_spec import MetricSpec, parse_metric
+from optim._engine.compare.metrics import find_metric
 from optim._engine.compare.task import count, value_of
 
 

@@ -69,12 +69,12 @@ def write_model(model: Model, folder: Path, target: Target) -> None:
     from optim._engine.goals.generating import loading_script
     from optim._engine.load_script import LOAD_TEXT
     from optim._engine.plugins.registry import load_registry
-    from optim._engine.runs.session_file import Opening, write_session_files
+    from optim._engine.runs.session_file import SessionFile, write_session_files
     from optim.onnx.files import deliver_model
 
     deliver_model(model, folder)
     script = loading_script(load_registry(), LOAD_TEXT, model)
-    write_session_files(folder, model.session, target, script=script, opening=Opening.of(model))
+    write_session_files(folder, SessionFile.of(model.session, target, model=model), script)
 
 
 def read_feeds(data: str, model: Model, folder: Path, *, seed: int = 0) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optim.errors import OptimError, unknown_name
+from optim.passes import MODEL_STAGES, Stage
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -59,17 +60,10 @@ def _pass_names(registry: Registry) -> Iterable[str]:
 def _conversions(registry: Registry) -> Iterable[str]:
     """Lossy passes, and the types that they make."""
     from optim._engine.plugins.survey import survey_passes
-    from optim.passes import MODEL_STAGES
 
     offers = [item.offered for item in survey_passes(registry) if item.offered.stage in MODEL_STAGES]
     lossy = [offered for offered in offers if offered.over_models.lossy]
     return {offered.over_models.makes for offered in lossy if offered.over_models.makes} | {o.name for o in lossy}
-
-
-def _stages(registry: Registry) -> Iterable[str]:
-    from optim.passes import Stage
-
-    return Stage
 
 
 def _goals(registry: Registry) -> Iterable[str]:
@@ -82,7 +76,7 @@ PASS_NAME = _Name("pass", _pass_names)
 TARGET_NAME = _Name("target", lambda registry: registry.targets())
 TARGET_NAMES = _Names("target", lambda registry: ("auto", *registry.targets()))
 GOAL_NAME = _Name("goal", _goals)
-STAGE_NAME = _Name("stage", _stages)
+STAGE_NAME = _Name("stage", lambda registry: Stage)
 METRIC_NAME = _Name("metric", lambda registry: registry.offered("metric"))
 LAYOUT_NAME = _Name("layout", lambda registry: registry.offered("layout"))
 POINT_NAME = _Name("point", lambda registry: ("fastest", "smallest", "most-accurate"))

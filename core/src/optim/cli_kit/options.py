@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
-from optim.cli_kit.names import METRIC_NAME, TARGET_NAME, TARGET_NAMES
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-if TYPE_CHECKING:
-    _Parameter = click.ParamType[Any]
-else:
-    _Parameter = click.ParamType  # before click 8.4 it takes no type
+from optim.cli_kit.names import METRIC_NAME, TARGET_NAME, TARGET_NAMES, Decorated
 
 
 class _Seconds(click.FloatRange):
@@ -37,7 +30,7 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-class _SecondsOrAuto(_Parameter):
+class _SecondsOrAuto(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
     """A number of seconds, or ``auto``, which is what ``--preset default`` says."""
 
     name = "seconds"

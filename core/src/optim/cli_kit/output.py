@@ -10,17 +10,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from optim.cli_kit.names import Decorated
 from optim.errors import OptimError, disk_error
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _PIPED_WIDTH = 10_000
 """Columns where stdout is no terminal: no row is ever broken, so that grep finds it."""
@@ -112,7 +111,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, styles
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=True)
-    words = [max(_longest_word(cell) for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    words = [
+        max(len(word) for cell in cells for word in ["", *cell.split()]) for cells in zip(columns, *rows, strict=True)
+    ]
     if sum(words) + _GAP * len(words) > console.width:
         for row in rows:
             _print_stacked(columns, row, console)
@@ -141,10 +142,6 @@ def _print_stacked(columns: Sequence[str], row: Sequence[str], console: Console)
         if cell:
             below.add_row(column, Text(printable(cell)))
     console.print(Padding(below, (0, 0, 0, 2)))
-
-
-def _longest_word(text: str) -> int:
-    return max(map(len, text.split()), default=0)
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:

@@ -1,7 +1,4 @@
-"""For plugin ``export`` of optim-plugins: what the pipeline of exports needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``export`` of optim-plugins: what the pipeline of exports needs of the engine."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ if TYPE_CHECKING:
     from optim._engine.compare.place import mapped_outputs as mapped_outputs
     from optim._engine.feeds.feedset import FeedSet as FeedSet
     from optim._engine.feeds.feedset import FeedWriter as FeedWriter
+    from optim._engine.gate.budget import require_max_drift as require_max_drift
+    from optim._engine.gate.drift import CAP as CAP
+    from optim._engine.gate.drift import FLOOR as FLOOR
     from optim._engine.gate.drift import Drift as Drift
     from optim._engine.gate.drift import OutputComparison as OutputComparison
     from optim._engine.gate.drift import merge_samples as merge_samples
     from optim._engine.gate.drift import worst_drift as worst_drift
-    from optim._engine.gate.max_loss import require_max_drift as require_max_drift
-    from optim._engine.gate.outputs import CAP as CAP
-    from optim._engine.gate.outputs import FLOOR as FLOOR
     from optim._engine.gate.outputs import compare_output as compare_output
     from optim._engine.gate.variation import Variation as Variation
     from optim._engine.gate.variation import epsilon as epsilon
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
     from optim._engine.reports.words import counts_text as counts_text
     from optim._engine.reports.words import figure_text as figure_text
     from optim._engine.runs.folder import RunFolder as RunFolder
+    from optim._engine.runs.session_file import SessionFile as SessionFile
     from optim._engine.runs.session_file import write_session_files as write_session_files
     from optim._engine.sources.export_file import EXPORT_FILE as EXPORT_FILE
     from optim._engine.sources.export_file import ComponentFile as ComponentFile
@@ -70,10 +68,10 @@ if TYPE_CHECKING:
     from optim.decoders.conventions import why_not_taken as why_not_taken
     from optim.jobs.wire import to_wire as to_wire
     from optim.layout.placing import CARRIED as CARRIED
+    from optim.onnx.external_data import link as link
     from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES
     from optim.onnx.files import deliver_linked as deliver_linked
     from optim.onnx.files import is_whole as is_whole
-    from optim.onnx.linked import link as link
     from optim.onnx.sessions import PLAIN_CPU as PLAIN_CPU
     from optim.providers.memory import mapped_config as mapped_config
 else:

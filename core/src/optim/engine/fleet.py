@@ -1,7 +1,4 @@
-"""For optim-plugin-fleet: what `optim batch` and clusters need of the engine.
-
-Each name is imported when it is first used.
-"""
+"""For optim-plugin-fleet: what `optim batch` and clusters need of the engine."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from optim.jobs.process import WorkerProcess as WorkerProcess
     from optim.jobs.process import kill_all as kill_all
     from optim.jobs.resources import free_memory_bytes as free_memory_bytes
-    from optim.onnx.linked import linked_files as linked_files
+    from optim.onnx.external_data import linked_files as linked_files
 else:
     from optim._engine.handed_on import hand_on
 

@@ -1,7 +1,4 @@
-"""For plugin ``goals`` of optim-plugins: what driving decoders and timing their answers needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``goals`` of optim-plugins: what driving decoders and timing their answers needs of the engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""For `optim inspect`, a verb of plugin ``diagnose``: what looking at a file and at this machine needs of the engine.
-
-Each name is imported when it is first used: the verb's module is cheap to import.
-"""
+"""For `optim inspect`, a verb of plugin ``diagnose``: what looking at a file and at a machine needs of the engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""For ``optim plugins doctor``, ``install`` and ``remove``: what they need to know of plugins and environments.
-
-Each name is imported when it is first used.
-"""
+"""For ``optim plugins doctor``, ``install`` and ``remove``: what they need to know of plugins and environments."""
 
 from __future__ import annotations
 
@@ -20,12 +17,9 @@ if TYPE_CHECKING:
     from optim.isolation.environments import MARKER as MARKER
     from optim.isolation.environments import Environment as Environment
     from optim.isolation.environments import environments_folder as environments_folder
+    from optim.isolation.environments import executable as executable
     from optim.isolation.environments import installed_environment as installed_environment
     from optim.isolation.environments import installed_environments as installed_environments
-    from optim.isolation.environments import pinned as pinned
-    from optim.isolation.environments import remove_environment as remove_environment
-    from optim.isolation.install import fitting_python as fitting_python
-    from optim.isolation.install import reason as reason
 else:
     from optim._engine.handed_on import hand_on
 

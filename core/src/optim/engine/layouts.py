@@ -1,7 +1,4 @@
-"""For plugin ``layouts`` of optim-plugins: what laying a run's result out needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``layouts`` of optim-plugins: what laying a run's result out needs of the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from optim._engine.runs.delivering import LayoutRequest as LayoutRequest
     from optim._engine.runs.delivering import Say as Say
     from optim._engine.runs.delivering import of_several as of_several
-    from optim._engine.runs.mark import read_mark as read_mark
+    from optim._engine.runs.folder import read_mark as read_mark
     from optim._engine.runs.session_file import MODEL_FILE as MODEL_FILE
     from optim._engine.runs.session_trust import read_session_file as read_session_file
     from optim._engine.sources.export_file import read_export_file as read_export_file

@@ -1,7 +1,4 @@
-"""For plugin ``report`` of optim-plugins: what showing a report to people needs of the engine.
-
-Each name is imported when it is first used: every run loads the plugin.
-"""
+"""For plugin ``report`` of optim-plugins: what showing a report to people needs of the engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine.
-
-Each name is imported when it is first used: pytest loads the kits' plugin at its start.
-"""
+"""For optim-testing: what the conformance kits and `optim plugins new` need of the engine."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ if TYPE_CHECKING:
     from optim._engine.backends.session_contract import outputs_defect as outputs_defect
     from optim._engine.backends.session_contract import ran_elsewhere as ran_elsewhere
     from optim._engine.backends.session_contract import times_defect as times_defect
+    from optim._engine.compare.comparison import compare_raw as compare_raw
     from optim._engine.compare.distrust import Untouched as Untouched
     from optim._engine.compare.distrust import checked_model as checked_model
     from optim._engine.compare.distrust import require_fit as require_fit
-    from optim._engine.compare.padding import outputs_with_padding as outputs_with_padding
+    from optim._engine.compare.original import outputs_with_padding as outputs_with_padding
     from optim._engine.compare.place import mapped_feeds as mapped_feeds
     from optim._engine.compare.place import mapped_outputs as mapped_outputs
-    from optim._engine.compare.recast import compare_raw as compare_raw
     from optim._engine.compare.task import count as count
     from optim._engine.compare.task import value_of as value_of
     from optim._engine.feeds.feedset import FeedSet as FeedSet
@@ -38,10 +35,9 @@ if TYPE_CHECKING:
     from optim._engine.jobs.offer import Calibration as Calibration
     from optim._engine.jobs.offer import context_for as context_for
     from optim._engine.jobs.offer import proposed_options as proposed_options
-    from optim._engine.plugins.checks import backend_defect as backend_defect
+    from optim._engine.plugins.checks import class_defect as class_defect
     from optim._engine.plugins.checks import command_defect as command_defect
     from optim._engine.plugins.checks import command_verb as command_verb
-    from optim._engine.plugins.checks import layout_defect as layout_defect
     from optim._engine.plugins.checks import metric_defect as metric_defect
     from optim._engine.plugins.checks import pass_defect as pass_defect
     from optim._engine.plugins.checks import target_defect as target_defect

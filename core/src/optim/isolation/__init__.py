@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from optim.isolation.environments import Isolation as Isolation
     from optim.isolation.environments import find_environment as find_environment
     from optim.isolation.environments import read_requirements as read_requirements
-    from optim.isolation.install import install_environment as install_environment
 else:
     from optim._engine.handed_on import hand_on
 

@@ -4,7 +4,7 @@ Layout below the user's data folder (``OPTIM_DATA_DIR``, else the platform's)::
 
     environments/inc/            a virtual environment, put in place by one rename when it was whole
     environments/inc/optim.json  what it was made from
-    environments/.inc.making/    one that is being made (see ``optim.isolation.install``)
+    environments/.inc.making/    one that is being made by plugin ``diagnose``
     environments/.inc.wheels/    what was downloaded for it; an interrupted install goes on from there
     environments/.inc.lock       held by who makes or removes it
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +38,6 @@ class Isolation:
     requirements: tuple[str, ...]
     jobs: Path
     python: str = ">=3.11"
-
-
-def pinned(requirement: str) -> tuple[str, str]:
-    """The normalized name of ``name[extra]==version; marker``, and its version."""
-    from packaging.utils import canonicalize_name  # the listing of plugins reads this module
-
-    name, _, version = requirement.partition(";")[0].partition("==")
-    return canonicalize_name(name.partition("[")[0].strip()), version.strip()
 
 
 def read_requirements(path: Path) -> tuple[str, ...]:
@@ -118,22 +109,3 @@ def installed_environments() -> list[Environment]:
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     found = (installed_environment(name) for name in names if not name.startswith("."))
     return [one for one in found if one is not None]
-
-
-def remove_environment(plugin: str) -> bool:
-    """Delete the environment of a plugin, whole or half made, and its downloads; False where there is nothing."""
-    folders = [environments_folder() / plugin, *(beside(plugin, part) for part in ("making", "wheels", "old"))]
-    if not any(folder.is_dir() for folder in folders):
-        return False
-    from filelock import FileLock  # the listing of plugins reads this module
-
-    with FileLock(beside(plugin, "lock")):
-        for folder in folders:
-            (folder / MARKER).unlink(missing_ok=True)  # it counts as gone before it is
-            shutil.rmtree(folder, ignore_errors=True)
-    return True
-
-
-def beside(plugin: str, part: str) -> Path:
-    """``.NAME.PART`` beside the environment of a plugin."""
-    return environments_folder() / f".{plugin}.{part}"

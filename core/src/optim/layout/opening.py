@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -57,10 +56,9 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
     """
     with tempfile.TemporaryDirectory(prefix="optim-open-") as scratch:
         place = Path(scratch)
-        files = []
-        for number, feeds in enumerate(samples):
-            files.append((str(place / f"{number}.npz"), list(feeds)))
-            np.savez(files[-1][0], *feeds.values())  # in order: an input may be called as an argument of savez
+        files = [(str(place / f"{number}.npz"), list(feeds)) for number, feeds in enumerate(samples)]
+        for (path, _), feeds in zip(files, samples, strict=True):
+            np.savez(path, *feeds.values())  # in order: an input may be called as an argument of savez
         request = {
             "opener": str(layout.opener),
             "folder": str(folder.absolute()),
@@ -70,7 +68,10 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
         }
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
         _run([str(python), open_program.__file__, str(place / "request.json")], layout, python)
-        said = _answer(place / "answer.json", layout, python)
+        answer = place / "answer.json"
+        if not answer.is_file():
+            raise _not_opened(layout, f"{python} ended without an answer: is it a Python?")
+        said = json.loads(answer.read_text(encoding="utf-8"))
         if said["missing"]:
             return Opened(said["missing"])
         outputs = tuple(
@@ -80,15 +81,6 @@ def open_laid(layout: Layout, laid: Laid, folder: Path, samples: Sequence[Feeds]
         if len(outputs) != len(samples):
             raise _not_opened(layout, f"of {len(samples)} samples it gave outputs for {len(outputs)}")
         return Opened("", said["consumer"], outputs)
-
-
-def _answer(path: Path, layout: Layout, python: Path) -> dict[str, Any]:
-    """What the program said; another program than a Python says nothing."""
-    try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise _not_opened(layout, f"{python} ended without an answer: is it a Python?") from error
-    return said
 
 
 def _run(command: list[str], layout: Layout, python: Path) -> None:

@@ -39,8 +39,8 @@ def place_graph(result: Result, path: Path, *, data_suffix: str = ".data", embed
     """
     import onnx
 
-    from optim.onnx.external_data import check_external_data
-    from optim.onnx.linked import locations
+    from optim.onnx.checker import check_external_data
+    from optim.onnx.external_data import locations
 
     graph = onnx.load(result.model.path, load_external_data=False)
     check_external_data(graph, result.model.path)

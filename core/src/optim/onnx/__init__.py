@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optim.onnx.edit import read_constant as read_constant
     from optim.onnx.external_data import external_files as external_files
     from optim.onnx.external_data import model_size_bytes as model_size_bytes
+    from optim.onnx.external_data import openable_file as openable_file
     from optim.onnx.files import deliver_model as deliver_model
     from optim.onnx.files import describe_model as describe_model
     from optim.onnx.files import discard_measured as discard_measured
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from optim.onnx.files import save_for_measuring as save_for_measuring
     from optim.onnx.libraries import operator_libraries as operator_libraries
     from optim.onnx.libraries import operator_library_path as operator_library_path
-    from optim.onnx.linked import openable_file as openable_file
     from optim.onnx.operators import operator_counts as operator_counts
     from optim.onnx.operators import qualified_name as qualified_name
     from optim.onnx.operators import subgraphs as subgraphs

@@ -1,23 +1,27 @@
-"""Whether a graph is valid, by the checker of onnx."""
+"""Whether a graph is valid, by the checker of onnx, and whether the files that it refers to may be read."""
 
 from __future__ import annotations
 
-import math
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
 import onnx_ir
 from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from optim.errors import OptimError
-from optim.onnx.linked import external_tensors, place_of
+from optim.onnx.adapter_inputs import SUPPLIED
+from optim.onnx.context_files import context_files
+from optim.onnx.external_data import external_tensors, is_file, place_of, tensor_bytes
 from optim.onnx.operators import is_before_onnx, walk_nodes
 
 _ASIDE = "optim.put-aside"
+
+_FLOAT6 = {int(kind) for kind in onnx_ir.DataType if kind.name.startswith("FLOAT6")}
+"""Types that are packed in more than one way."""
 
 
 def check_graph(skeleton: onnx.ModelProto, path: Path) -> None:
@@ -82,37 +86,106 @@ def _put_aside_what_onnx_lacks(standin: onnx.ModelProto) -> None:
 
 
 def _require_size(tensor: onnx.TensorProto, path: Path) -> None:
-    """Refuse a tensor in the file whose bytes are not those of its shape; the checker accepts too many.
-
-    Raises:
-        OptimError[invalid-graph]: they are more or fewer.
-    """
-    place = place_of(tensor)
+    """Refuse a tensor in the file with more or fewer bytes than its shape takes; the checker accepts too many."""
+    place, taken = place_of(tensor), tensor_bytes(tensor)
     if uses_external_data(tensor):
         held = int(place.get("length", 0)) if place.get("location") == path.name else 0
     else:
         held = len(tensor.raw_data)
-    if not held or tensor.data_type not in _BITS:
-        return
-    taken = -(-math.prod(tensor.dims) * _BITS[tensor.data_type] // 8)
-    if held != taken:
+    if held and taken and held != taken and tensor.data_type not in _FLOAT6:
         shape = list(tensor.dims[:8]) if len(tensor.dims) <= 8 else f"of {len(tensor.dims)} dimensions"
         raise invalid_graph(path, f"tensor '{tensor.name}' has {held} bytes, and its shape {shape} takes {taken}")
 
 
-_BITS = {
-    int(kind): kind.bitwidth
-    for kind in onnx_ir.DataType
-    if kind.name not in ("UNDEFINED", "STRING") and not kind.name.startswith("FLOAT6")  # packed in more than one way
-}
+def check_external_data(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse a model, read from ``path``, whose external data cannot be, or must not be, read.
+
+    Raises:
+        OptimError[external-data-outside]: an absolute path, ``..``, or a symbolic link out of the folder.
+        OptimError[external-data-missing]: no such file.
+        OptimError[adapter-not-supplied]: weights of an adapter that sessions supply.
+        OptimError[external-data-too-short]: it ends before the tensor does.
+        OptimError[invalid-graph]: an entry makes no sense, or tells another length than the tensor's shape.
+    """
+    what = f"external data of {path} cannot be used"
+    sizes: dict[str, int] = {}
+    for tensor in external_tensors(model):
+        entry = place_of(tensor)
+        location = entry.get("location", "")
+        if not location:
+            cause = f"tensor '{tensor.name}' names no file for its data"
+            raise OptimError("invalid-graph", what, cause, "export the model again")
+        if location == SUPPLIED:
+            raise OptimError.usage(
+                "adapter-not-supplied",
+                f"{path} cannot be read alone",
+                f"it has no weights for '{tensor.name}': they come with its adapter when it is opened",
+                f"optim.load('{path.parent}', adapter=FILE), or load.py there; for another model run its source again",
+            )
+        if location not in sizes:
+            fix = "put the data file beside the model and save the model with a plain file name as its location"
+            names = f"tensor '{tensor.name}' refers to '{location}'"
+            _require_own(location, path, what, names, fix)
+            sizes[location] = (path.parent / location).stat().st_size
+        _check_extent(tensor, entry, sizes[location], path)
+
+
+def check_context_files(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse a compiled model whose file is not there, or not in the folder of ``path``."""
+    for name in context_files(model):
+        fix = "put the file beside the model and compile it there"
+        _require_own(name, path, f"the compiled graph of {path} cannot be used", f"it refers to '{name}'", fix)
+
+
+def _require_own(location: str, path: Path, what: str, names: str, fix: str) -> None:
+    """Refuse a file that is not there, or not in the folder of the model ``path``."""
+    folder, found = path.parent.resolve(), path.parent / location
+    spelled_outside = (
+        PurePosixPath(location).is_absolute()
+        or PureWindowsPath(location).is_absolute()
+        or ".." in PurePosixPath(location.replace("\\", "/")).parts
+    )
+    if spelled_outside:
+        raise OptimError("external-data-outside", what, f"{names}, which is not in the model's own folder", fix)
+    if not is_file(found):
+        near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
+        cause = f"{names}, which does not exist; {path.parent} has {', '.join(near[:8]) or 'nothing else'}"
+        raise OptimError("external-data-missing", what, cause, f"copy {location} into {path.parent}")
+    if location != path.name and not found.resolve().is_relative_to(folder):
+        raise OptimError(
+            "external-data-outside",
+            what,
+            f"{names}, a symbolic link to {found.resolve()}, outside the model's folder",
+            f"cp -rL {path.parent} a-copy    # follows the links; then use a-copy/{path.name}",
+        )
+
+
+def _check_extent(tensor: onnx.TensorProto, entry: dict[str, str], available: int, path: Path) -> None:
+    needed = tensor_bytes(tensor)
+    what = f"tensor '{tensor.name}' of {path} cannot be read"
+    try:
+        offset, length = int(entry.get("offset", "0")), int(entry.get("length", str(needed)))
+    except ValueError as error:
+        raise OptimError(
+            "invalid-graph", what, f"offset or length is not a number: {entry}", "export the model again"
+        ) from error
+    if offset < 0 or length != needed:
+        cause = f"its shape {list(tensor.dims)} takes {needed} bytes, but its data has {length} at offset {offset}"
+        raise OptimError("invalid-graph", what, cause, "export the model again")
+    if offset + length > available:
+        raise OptimError(
+            "external-data-too-short",
+            what,
+            f"it is at bytes {offset} to {offset + length} of {entry['location']}, which has {available}",
+            f"copy or download {entry['location']} again",
+        )
 
 
 @contextmanager
 def malformed_is_invalid(path: Path) -> Iterator[None]:
-    """Turn what libraries raise over a file that parses and makes no sense into one clear error.
+    """Turn what libraries raise over a file that makes no sense into one clear error.
 
-    Raises:
-        OptimError[invalid-graph]: text that is no UTF-8, types that do not exist, values defined twice.
+    Such are text that is no UTF-8, types that do not exist, and values defined twice.
     """
     try:
         yield

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import onnx
 import onnx_ir as ir
@@ -102,41 +102,8 @@ def context_files(model: onnx.ModelProto) -> list[str]:
     return sorted(found)
 
 
-def check_context_files(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a compiled model whose file cannot, or must not, be read.
-
-    Raises:
-        OptimError[external-data-outside]: it is not in the model's own folder.
-        OptimError[external-data-missing]: there is no such file.
-    """
-    for name in context_files(model):
-        found = path.parent / name
-        what = f"the compiled graph of {path} cannot be used"
-        plain = PurePosixPath(name.replace("\\", "/"))
-        if plain.is_absolute() or ".." in plain.parts or found.is_symlink():
-            raise OptimError(
-                "external-data-outside",
-                what,
-                f"it refers to '{name}', which is not in the model's own folder",
-                "put the file beside the model and compile it there",
-            )
-        if not found.is_file():
-            raise OptimError(
-                "external-data-missing",
-                what,
-                f"it refers to '{name}', which is not there",
-                f"copy {name} into {path.parent}",
-            )
-
-
 def store_contexts(graph: ir.Model, folder: Path, store: Path) -> None:
-    """Copy the files of compiled graphs into the store, and refer to them there.
-
-    Args:
-        graph: changed in place.
-        folder: of the model that it was read from.
-        store: folder of the store.
-    """
+    """Copy the files of compiled graphs from ``folder`` into the store, and have ``graph`` refer to them there."""
     _refer(graph, lambda _, file: _stored(folder / file, store))
 
 
@@ -153,14 +120,7 @@ def _stored(source: Path, store: Path) -> str:
 
 
 def deliver_contexts(graph: ir.Model, store: Path, folder: Path, name: str) -> list[Path]:
-    """Copy the files of compiled graphs beside a delivered model, and refer to them there.
-
-    Args:
-        graph: changed in place.
-        store: where they lie.
-        folder: to deliver to.
-        name: of the model's file; theirs begin with it.
-    """
+    """Copy the files of compiled graphs beside a delivered model, whose name theirs begin with, and refer to them."""
     places: dict[str, Path] = {}
 
     def delivered(key: str, file: str) -> str:

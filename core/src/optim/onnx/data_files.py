@@ -55,7 +55,7 @@ def write_tensors(
 
 def placed(tensor: TensorProtocol, file: Path, offset: int | None, length: int | None) -> ir.ExternalTensor:
     """A tensor of the same type, shape and name, whose bytes lie in a file."""
-    shape, name = static_shape(tensor), tensor.name or ""
+    shape, name = ir.Shape(tensor.shape.numpy()), tensor.name or ""
     return ir.ExternalTensor(file.name, offset, length, tensor.dtype, shape=shape, name=name, base_dir=file.parent)
 
 
@@ -87,15 +87,10 @@ def place_key(tensor: TensorProtocol) -> tuple[str, int, int] | int:
 
 def bytes_key(tensor: TensorProtocol) -> str:
     """A digest of a tensor's type, shape and bytes: equal for equal tensors."""
-    digest = hashlib.sha256(f"{tensor.dtype}{tuple(static_shape(tensor))}".encode())
+    digest = hashlib.sha256(f"{tensor.dtype}{tensor.shape.numpy()}".encode())
     for piece in pieces(tensor):
         digest.update(piece)
     return digest.hexdigest()
-
-
-def static_shape(tensor: TensorProtocol) -> ir.Shape:
-    """A tensor's sizes as numbers."""
-    return ir.Shape(int(size) for size in tensor.shape)  # type: ignore[arg-type]
 
 
 def keep_by_digest(temporary: Path, final: Path) -> None:

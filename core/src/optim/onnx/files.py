@@ -23,7 +23,7 @@ from onnx_ir import TensorProtocol
 from optim.decoders.conventions import keep_shared_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, leave_to_sessions, name_adapter_inputs
-from optim.onnx.context_files import ARTEFACT, ATTACHMENT, deliver_contexts, name_files, named_files
+from optim.onnx.context_files import ARTEFACT, ATTACHMENT, context_files, deliver_contexts, name_files, named_files
 from optim.onnx.data_files import (
     bytes_key,
     keep_by_digest,
@@ -35,8 +35,7 @@ from optim.onnx.data_files import (
     write_tensors,
 )
 from optim.onnx.digests import model_digest
-from optim.onnx.external_data import external_files
-from optim.onnx.linked import is_linked, linked_files, point_from, proto_for_store, resolve
+from optim.onnx.external_data import is_linked, linked_path, locations, proto_for_store, resolve
 
 EXTERNAL_FROM_BYTES = 1024
 """Smaller tensors stay in the graph."""
@@ -205,7 +204,9 @@ def deliver_linked(model: Model, folder: Path, *, name: str) -> None:
     if rest:
         write_tensors(rest, folder / f"{name}.data")
     proto = proto_for_store(graph)
-    point_from(proto, folder)
+    for entry in locations(proto):
+        if (path := linked_path(entry.value)) is not None:
+            entry.value = path.resolve().relative_to(folder.resolve()).as_posix()
     with replacing(folder / name) as stream:
         stream.write(proto.SerializeToString(deterministic=True))
 
@@ -220,9 +221,9 @@ def embedded_tensor(tensor: ir.ExternalTensor) -> TensorProtocol:
 def is_whole(path: Path) -> bool:
     """Whether a graph in the store can be read, and every data file it refers to is there, the user's own too."""
     try:
-        if not path.is_file() or not all((path.parent / location).is_file() for location in external_files(path)):
-            return False
-        return all(file.is_file() for file in linked_files(onnx.load(path, load_external_data=False)))
+        graph = onnx.load(path, load_external_data=False)
+        files = [linked_path(entry.value) or path.parent / entry.value for entry in locations(graph)]
+        return all(file.is_file() for file in (*files, *(path.parent / name for name in context_files(graph))))
     except (OSError, ValueError, DecodeError):
         return False
 
@@ -230,15 +231,16 @@ def is_whole(path: Path) -> bool:
 def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
     """Move large tensors that lie elsewhere into one new data file, called ``name``, or by its digest."""
     inside = store.resolve()
-    outside = [
-        (value, tensor)
-        for value, tensor in _tensors(graph)
-        if not (isinstance(tensor, ir.ExternalTensor) and (is_linked(tensor) or _lies_in(tensor, inside)))
-    ]
-    for value, tensor in outside:
-        if tensor.nbytes < EXTERNAL_FROM_BYTES and isinstance(tensor, ir.ExternalTensor):
+    todo = []
+    for value, tensor in _tensors(graph):
+        if isinstance(tensor, ir.ExternalTensor) and (
+            is_linked(tensor) or Path(tensor.path).parent.resolve() == inside
+        ):
+            continue
+        if tensor.nbytes >= EXTERNAL_FROM_BYTES:
+            todo.append((value, tensor))
+        elif isinstance(tensor, ir.ExternalTensor):
             value.const_value = embedded_tensor(tensor)
-    todo = [(value, tensor) for value, tensor in outside if tensor.nbytes >= EXTERNAL_FROM_BYTES]
     if not todo:
         return
     with unnamed_file(store) as temporary:
@@ -252,10 +254,6 @@ def _externalize(graph: ir.Model, store: Path, name: str | None = None) -> None:
         value.const_value = placed(tensor, final, written.offset, written.length)
 
 
-def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
-    return Path(tensor.path).parent.resolve() == folder
-
-
 def _large_tensors(
     graph: ir.Model, size_threshold: int = EXTERNAL_FROM_BYTES
 ) -> Iterator[tuple[ir.Value, TensorProtocol]]:
@@ -265,13 +263,10 @@ def _large_tensors(
 
 def _tensors(graph: ir.Model) -> Iterator[tuple[ir.Value, TensorProtocol]]:
     """Initializers, those of subgraphs too, that a data file can hold."""
-    seen: set[int] = set()
     for part in graph.graphs():
         for value in part.initializers.values():
             tensor = value.const_value
-            if tensor is None or id(value) in seen or tensor.dtype == ir.DataType.STRING:
+            if tensor is None or tensor.dtype == ir.DataType.STRING:
                 continue
-            if isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED:
-                continue
-            seen.add(id(value))
-            yield value, tensor
+            if not (isinstance(tensor, ir.ExternalTensor) and tensor.location == SUPPLIED):
+                yield value, tensor

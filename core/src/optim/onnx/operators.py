@@ -129,12 +129,7 @@ def weighing_operator(op_type: str) -> str:
 
 
 def is_before_onnx(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether an operator of the standard domain is onnxruntime's, and not of this opset of ONNX.
-
-    Args:
-        node: of any domain.
-        opset: of the standard domain, as the model says.
-    """
+    """Whether a node has an operator of the standard domain that onnxruntime has, and this opset of ONNX lacks."""
     return not plain_domain(node.domain) and 1 <= opset < _BEFORE_ONNX.get(node.op_type, 0)
 
 
@@ -148,10 +143,9 @@ def walk_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 def walk_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """The graph and every subgraph inside it."""
     yield graph
-    for node in graph.node:
+    for node in _walk(graph.node):
         for attribute in node.attribute:
-            for inner in subgraphs(attribute):
-                yield from walk_graphs(inner)
+            yield from subgraphs(attribute)
 
 
 def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:

@@ -20,8 +20,6 @@ _NOISE = (
     re.compile(r"^(?:This is an invalid model\. |Fatal error: |Invalid model\. )+"),
 )
 _LONGEST = 400
-_INSPECT = "optim inspect {file}"
-_EXPORT_AGAIN = "the file is not a valid model: export it again; optim inspect {file} shows its operators"
 
 
 @dataclass(frozen=True)
@@ -112,9 +110,10 @@ def session_failed(path: Path, error: BaseException) -> OptimError:
         if match:
             cause = match.expand(kind.cause).replace(" (node '')", "")  # a node may have no name
             return OptimError("session-failed", what, _shortened(cause), kind.fix)
-    fix = _EXPORT_AGAIN if _INVALID.search(text) else _INSPECT
-    file = "MODEL" if _DIGEST.search(path.name) else path.name
-    return OptimError("session-failed", what, _shortened(plain_message(text))[:_LONGEST], fix.format(file=file))
+    fix = f"optim inspect {'MODEL' if _DIGEST.search(path.name) else path.name}"
+    if _INVALID.search(text):
+        fix = f"the file is not a valid model: export it again; {fix} shows its operators"
+    return OptimError("session-failed", what, _shortened(plain_message(text))[:_LONGEST], fix)
 
 
 def _shortened(text: str) -> str:

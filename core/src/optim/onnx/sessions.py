@@ -8,7 +8,7 @@ own exceptions become an ``OptimError`` that says what to do.
 from __future__ import annotations
 
 import importlib
-import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -20,12 +20,12 @@ from optim.arrays import Array
 from optim.backend import BackendLimits
 from optim.errors import ExitStatus, OptimError
 from optim.model import SessionConfig
+from optim.onnx.external_data import FOLDER_CONFIG, session_model
 from optim.onnx.libraries import installed_domains, operator_library_path
-from optim.onnx.linked import FOLDER_CONFIG, session_model
 from optim.onnx.refusals import plain_message, session_failed
 from optim.providers.assignment import RECORD_ASSIGNMENT, require_shapes_only
-from optim.providers.names import CPU, settings_around_faults
-from optim.providers.start import build_command, missing_library, preload, remedy
+from optim.providers.names import CPU, CUDA, TENSORRT, settings_around_faults
+from optim.providers.start import BUILD_COMMAND, missing_library, preload, remedy
 from optim.target import Target
 
 PLAIN_CPU = Target("cpu", "ort", CPU, device="CPU")
@@ -36,6 +36,7 @@ other processors, nor at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_E
 
 _SILENT = 4
 _ASKED_DOMAINS = (
+    "",
     "ai.onnx.ml",
     "ai.onnx.training",
     "ai.onnx.preview.training",
@@ -45,16 +46,11 @@ _ASKED_DOMAINS = (
     "com.ms.internal.nhwc",
 )
 _OLD_IR, _OLD_OPSET = 8, 17
-_FAR_TOO_NEW = 9999
+_VERSIONS, _FAR_TOO_NEW = range(1, 128), 9999
 
 
 def session_options(settings: SessionConfig) -> ort.SessionOptions:
-    """``onnxruntime.SessionOptions`` with the settings of a model.
-
-    Raises:
-        OptimError[bad-session-setting]: an attribute or an enum name that onnxruntime does not have, or a value that
-            an attribute does not take.
-    """
+    """``onnxruntime.SessionOptions`` with the settings of a model; refuses a setting that onnxruntime does not have."""
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     for name, value in settings.session_options.items():
@@ -138,11 +134,7 @@ def open_session(
 
 
 def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
-    """Devices of a provider that is a library of its own; none where this onnxruntime has the provider itself.
-
-    Raises:
-        OptimError[provider-missing]: there is neither.
-    """
+    """Devices of a provider that is a library of its own; none where this onnxruntime has the provider itself."""
     for name in providers:
         preload(name)
     provider = target.provider
@@ -154,12 +146,14 @@ def _devices(target: Target, providers: Iterable[str]) -> list[Any]:
         "provider-missing",
         f"this onnxruntime has no {provider}",
         f"it has {', '.join(available)}",
-        build_command(provider) or _remedy(provider),
+        _remedy(provider),
         status=ExitStatus.TARGET_UNAVAILABLE,
     )
 
 
 def _remedy(provider: str) -> str:
+    if provider in (CUDA, TENSORRT):
+        return BUILD_COMMAND
     if provider in ort.get_all_providers():
         return "install the build of onnxruntime that has it: https://onnxruntime.ai/docs/execution-providers"
     return f"check the spelling, or name the package that ships the provider: --target ep:{provider},library=PACKAGE"
@@ -249,64 +243,34 @@ def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
     Args:
         opens: whether the build opens a serialized model.
     """
-    import onnx
 
-    def accepts(ir_version: int, opsets: Mapping[str, int]) -> bool:
-        return opens(_probe(ir_version, opsets))
+    def accepts(domain: str, version: int) -> bool:
+        return opens(_probe(_OLD_IR, {domain: version}))
 
-    def accepts_domain(domain: str, version: int) -> bool:
-        return accepts(_OLD_IR, {domain: version})
-
-    newest_ir = _newest(lambda version: accepts(version, {}), int(onnx.IR_VERSION) + 1)
-    opset = {"": _newest(partial(accepts_domain, ""), onnx.defs.onnx_opset_version() + 1)}
-    for domain in _ASKED_DOMAINS:
-        if not accepts(_OLD_IR, {domain: _FAR_TOO_NEW}):
-            opset[domain] = _newest_from_one(partial(accepts_domain, domain))
-    return BackendLimits(newest_ir, opset)
+    newest_ir = _newest(lambda version: opens(_probe(version, {})))
+    known = [domain for domain in _ASKED_DOMAINS if not accepts(domain, _FAR_TOO_NEW)]
+    return BackendLimits(newest_ir, {domain: _newest(partial(accepts, domain)) for domain in known})
 
 
-def _newest(accepted: Callable[[int], bool], start: int) -> int:
-    """The newest accepted version at or below ``start``, or beyond it where ``start`` itself is accepted."""
-    if accepted(start):
-        return next(version for version in itertools.count(start) if not accepted(version + 1))
-    return next((version for version in range(start, 0, -1) if accepted(version)), 0)
-
-
-def _newest_from_one(accepted: Callable[[int], bool]) -> int:
-    """The newest accepted version of what accepts all below it too; most domains have one, a few as many as ONNX."""
-    refused = 1
-    while accepted(refused):
-        refused *= 2
-    newest = refused // 2
-    while refused - newest > 1:
-        middle = (newest + refused) // 2
-        newest, refused = (middle, refused) if accepted(middle) else (newest, middle)
-    return newest
+def _newest(accepted: Callable[[int], bool]) -> int:
+    """The newest version that is accepted, as all older ones are; 0 where none is."""
+    return bisect_left(_VERSIONS, True, key=lambda version: not accepted(version))
 
 
 def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:
     """A model of one node."""
     import onnx
 
-    shape = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["x"], ["y"])],
-        "probe",
-        [shape("x", onnx.TensorProto.FLOAT, [1])],
-        [shape("y", onnx.TensorProto.FLOAT, [1])],
-    )
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in {"": _OLD_OPSET, **opsets}.items()]
-    encoded: bytes = onnx.helper.make_model(graph, ir_version=ir_version, opset_imports=imports).SerializeToString()
-    return encoded
+    imports = ", ".join(f'"{domain}": {version}' for domain, version in {"": _OLD_OPSET, **opsets}.items())
+    graph = "g (float[1] x) => (float[1] y) { y = Identity(x) }"
+    model = onnx.parser.parse_model(f"<ir_version: {ir_version}, opset_import: [{imports}]> {graph}")
+    return bytes(model.SerializeToString())
 
 
 def _opens(model: bytes) -> bool:
-    options = ort.SessionOptions()
-    options.log_severity_level = _SILENT
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1  # threads take longer to start than the rest
+    quick = SessionConfig({"graph_optimization_level": "ORT_DISABLE_ALL", "intra_op_num_threads": 1})
     try:
-        ort.InferenceSession(model, options, providers=[CPU])
+        ort.InferenceSession(model, session_options(quick), providers=[CPU])
     except Exception:  # whatever it says, it does not accept the model
         return False
     return True

@@ -48,15 +48,7 @@ def provider_shares(counts: Mapping[str, int], provider: str) -> dict[str, float
 
 
 def require_shapes_only(session: onnxruntime.InferenceSession, path: Path) -> None:
-    """Refuse a session that leaves more than shapes and integers to the CPU.
-
-    Args:
-        session: opened with ``RECORD_ASSIGNMENT``.
-        path: the graph.
-
-    Raises:
-        OptimError[left-to-cpu]: some nodes compute floats on the CPU; they are named.
-    """
+    """Refuse a session, opened with ``RECORD_ASSIGNMENT``, that leaves more than shapes and integers to the CPU."""
     left = assigned_nodes(session).get(CPU, [])
     if not left:
         return

@@ -31,12 +31,7 @@ _LARGEST_GRAPH = 256 << 20
 
 
 def weights_stay_mapped(path: Path, memory_bytes: int | None = None) -> bool:
-    """Whether the weights of a graph take so much of the memory that they are not copied.
-
-    Args:
-        path: of the graph.
-        memory_bytes: of the machine; None: of this one.
-    """
+    """Whether the weights of a graph take so much of the memory, by default of this machine, that none are copied."""
     found = path.stat()
     most = usable_memory_bytes() if memory_bytes is None else memory_bytes
     return _mapped_bytes(path, found.st_mtime_ns, found.st_size) > min(MOST_COPIED, SHARE_OF_MEMORY * most)

@@ -22,12 +22,7 @@ _KEPT_INPUTS = 9
 
 
 def settings_around_faults(path: Path, target: Target) -> SessionConfig:
-    """Settings without which a graph does not open on a target; none for nearly all.
-
-    Args:
-        path: of the graph; its weights are not read.
-        target: that it is opened on.
-    """
+    """Settings without which a graph does not open on a target; none for nearly all. Reads no weights."""
     if CUDA not in (target.provider, *target.also):
         return SessionConfig()
     import onnx  # plugins import this module while they load

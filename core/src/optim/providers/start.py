@@ -11,6 +11,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -38,22 +39,13 @@ def preload(provider: str) -> None:
         return
     import ctypes  # a tenth of the time to list plugins
 
-    _preload_cuda()
-    if provider == TENSORRT:
-        for path in tensorrt_files():
-            try:
-                ctypes.CDLL(str(path))
-            except OSError:
-                continue
-
-
-@cache
-def _preload_cuda() -> None:
     import onnxruntime
 
-    if hasattr(onnxruntime, "preload_dlls"):
-        with prints_dropped():  # it prints what it does not find
-            onnxruntime.preload_dlls()
+    with prints_dropped():  # it prints what it does not find
+        onnxruntime.preload_dlls()
+    for path in tensorrt_files() if provider == TENSORRT else ():
+        with suppress(OSError):
+            ctypes.CDLL(str(path))
 
 
 def tensorrt_files() -> list[Path]:
@@ -82,11 +74,6 @@ def missing_library(provider: str) -> str:
         found = _NO_FILE.match(str(error))
         return f"{found['file']} is missing" if found else str(error).replace(str(path.parent), "")
     return ""
-
-
-def build_command(provider: str) -> str:
-    """The command that brings the build of onnxruntime with a provider; empty for those that are not NVIDIA's."""
-    return BUILD_COMMAND if provider in _FILES else ""
 
 
 def remedy(providers: Iterable[str], reason: str) -> str:

@@ -17,8 +17,9 @@ _FOLDER = "optim_plugins.diagnose"
 
 @hookimpl
 def optim_commands() -> Sequence[Command]:
-    """Verbs that look into a model, and one that looks at this machine."""
+    """Verbs that time models, look into one, or look at this machine."""
     return (
+        Command(f"{_FOLDER}.bench.command:bench", "Time models against each other."),
         Command(f"{_FOLDER}.blame.command:blame", "Name the nodes that make two models differ."),
         Command(f"{_FOLDER}.profile.command:profile", "Show the time of each operator and node."),
         Command(f"{_FOLDER}.sensitivity.command:sensitivity", "Show how much drift each node costs."),

@@ -11,6 +11,7 @@ from optim.engine.export import (
     LOAD_TEXT,
     ExportConditions,
     RunFolder,
+    SessionFile,
     deliver_linked,
     held_backend,
     loading_script,
@@ -20,7 +21,6 @@ from optim.engine.export import (
 )
 from optim.errors import OptimError
 from optim.layout import carry_files
-from optim.model import SessionConfig
 from optim.onnx import deliver_model
 from optim.source import SourceRequest
 from optim_plugins.export.make import MadeExport, make_graphs
@@ -62,8 +62,9 @@ def _write_graphs(made: MadeExport, folder: Path, conditions: ExportConditions, 
     for graph in made.graphs:
         deliver_model(graph.model, folder, name=made.content.components[graph.known.component].file)
     if len(made.graphs) == 1:
-        script = loading_script(conditions.registry, LOAD_TEXT, made.graphs[0].model) if owner is None else ""
-        write_session_files(folder, SessionConfig(), conditions.target, owner=owner, script=script)
+        model = made.graphs[0].model
+        script = loading_script(conditions.registry, LOAD_TEXT, model) if owner is None else ""
+        write_session_files(folder, SessionFile.of(model.session, conditions.target, owner=owner, model=model), script)
     write_export_file(folder, made.content)
     if (files := made.graphs[0].known.files) is not None:
         carry_files(files.folder, folder)

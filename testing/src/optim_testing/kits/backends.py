@@ -22,7 +22,7 @@ from optim.drift import compare_outputs, objection
 from optim.engine.testing import (
     HeldBackend,
     PluginInfo,
-    backend_defect,
+    class_defect,
     clock_doubt,
     compare_sample,
     elements,
@@ -128,7 +128,7 @@ class BackendConformance(Kit):
     def test_its_names_fit(self, backend_class: type[Backend], target: Target) -> None:
         """What the registry checks when a plugin offers backend and target."""
         info = PluginInfo(self.plugin or target.name, "", "", "")
-        defect = backend_defect(backend_class, info) or target_defect(target, info)
+        defect = class_defect("backend", backend_class, info) or target_defect(target, info)
         assert not defect, defect
         assert target.backend == backend_class.name, f"the target runs on '{target.backend}', not on this backend"
 

@@ -13,7 +13,7 @@ import pytest
 
 from optim.arrays import Feeds
 from optim.drift import compare_outputs, objection
-from optim.engine.testing import PLAIN_CPU, PluginInfo, layout_defect
+from optim.engine.testing import PLAIN_CPU, PluginInfo, class_defect
 from optim.layout import Layout, Result, open_laid
 from optim.model import SessionConfig
 from optim.onnx import describe_model, open_session
@@ -77,7 +77,7 @@ class LayoutConformance(Kit):
 
     def test_its_name_fits_and_it_is_described(self, layout_class: type[Layout]) -> None:
         """What the registry checks when a plugin offers it."""
-        defect = layout_defect(layout_class, PluginInfo(self.plugin or layout_class.name, "", "", ""))
+        defect = class_defect("layout", layout_class, PluginInfo(self.plugin or layout_class.name, "", "", ""))
         assert not defect, defect
         assert layout_class.opener.is_file(), f"there is no {layout_class.opener}"
 

@@ -12,7 +12,7 @@ import pytest
 from ort_models import DATA, apply, export, feeds_for, run
 
 from optim import Model, Pass
-from optim._engine.compare.recast import compare_variants
+from optim._engine.compare.comparison import compare_variants
 from optim._engine.gate.variation import Variation, measure
 from optim.arrays import Feeds
 from optim.decoders import KEPT_LOGITS

@@ -34,7 +34,7 @@ from optim._engine.backends.held import held_backend
 from optim._engine.load_script import LOAD_TEXT
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs import publish
-from optim._engine.runs.session_file import write_session_files
+from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim._engine.search.plan import make_plan
 from optim._engine.search.settings import Named, RunSettings
 from optim.cli_kit import write_model
@@ -250,7 +250,7 @@ def test_a_run_folder_without_a_source_generates_too(tmp_path: Path) -> None:
     model = apply(SharePast, export("llama.dynamo", tmp_path), tmp_path).model
     folder = tmp_path / "out"
     deliver_model(model, folder)
-    write_session_files(folder, SessionConfig(), CPU)
+    write_session_files(folder, SessionFile.of(SessionConfig(), CPU))
     opened = optim.load(folder)
     assert isinstance(opened, SessionDecoder)
     expected = SessionDecoder(_session(model)).generate([[5, 6, 7]], max_new_tokens=6)

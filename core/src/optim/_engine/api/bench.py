@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim._engine.api.given import Data, MadeUp, named_data, sized_data
-from optim._engine.api.request import require_models
-from optim._engine.goals.bounds import parse_bound
-from optim._engine.goals.generating import asked_workload
+from optim._engine.api.request import require_models, settings_from
 from optim._engine.goals.known import find_goal
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import read_mark
 from optim._engine.search.settings import RunSettings, joined_targets
 from optim._engine.sources.naming import fetched, is_genai_folder, quiet
 from optim.errors import ExitStatus, OptimError
@@ -204,7 +202,6 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
         OptimError[conflicting-request]: a limit of nothing, or two clocks at once.
         OptimError[unknown-goal]: the plugin that has the clock is not installed.
     """
-    goal = "throughput" if throughput else "latency"
     if max_latency_ms is not None and not throughput:
         raise OptimError.usage(
             "conflicting-request",
@@ -212,10 +209,9 @@ def _asked(first: Path, *, throughput: bool, max_latency_ms: float | None, gener
             "only a benchmark of throughput trades latency for throughput",
             fix="add --throughput",
         )
-    bounds = () if max_latency_ms is None else (parse_bound("latency", max_latency_ms),)
-    asked = RunSettings(first, goal=goal, bounds=bounds)
-    if generate is not None:
-        asked = replace(asked, **asked_workload(generate, goal if throughput else None))
+    goal = "throughput" if throughput else "latency" if generate is None else None
+    words = {"goal": goal, "generate": generate, "max_latency_ms": max_latency_ms}
+    asked, _ = settings_from(first, None, None, words, trust_code=True)
     asked.require_sound()
     if asked.goal != "latency":
         from optim._engine.plugins.registry import load_registry

@@ -149,15 +149,14 @@ def sized_data(model: Path, asked: MadeUp, data: Data | None, seed: int) -> Iter
     Raises:
         OptimError[conflicting-request]: samples are given, or the model has to be exported first.
         OptimError[bad-samples]: a number of samples or a kind of mask that cannot be.
-        OptimError: see :func:`optim._engine.feeds.grid.sized_feeds`.
+        OptimError: see :func:`optim._engine.feeds.synthesize.sized_feeds`.
     """
     if not asked:
         yield data
         return
     _require_made_up(model, asked, data)
     from optim._engine.feeds.archives import write_archive
-    from optim._engine.feeds.grid import sized_feeds
-    from optim._engine.feeds.synthesize import SAMPLES
+    from optim._engine.feeds.synthesize import SAMPLES, sized_feeds
     from optim._engine.runs.compare.prepared import resolve
     from optim.onnx.files import describe_model
 
@@ -217,14 +216,14 @@ def named_metric(metric: TaskMetric | None) -> Iterator[MetricSpec | None]:
     if metric is None or isinstance(metric, str):
         yield parse_metric(metric) if metric else None
         return
-    from optim._engine.compare.metric_callback import served
+    from optim._engine.compare.metrics import served
 
     with served(metric if isinstance(metric, Metric) else _of_function(metric)) as spec:
         yield spec
 
 
 def _of_function(function: Callable[..., Any]) -> Metric:
-    from optim._engine.compare.metric_maker import metric_of
+    from optim._engine.compare.metrics import metric_of
 
     name = getattr(function, "__name__", type(function).__name__)
     higher = bool(getattr(function, "higher_is_better", True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import require_feeds
-from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
+from optim._engine.gate.budget import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import merged, said_bounds
 from optim._engine.goals.generating import Workload, asked_workload
 from optim._engine.graphs.user_files import check_file

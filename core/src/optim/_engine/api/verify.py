@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from optim._engine.api.given import Data, MadeUp, TaskMetric, named_data, named_metric, sized_data
 from optim._engine.api.request import require_models
-from optim._engine.gate.max_loss import parse_max_loss, parse_max_mismatch
+from optim._engine.gate.budget import parse_max_loss, parse_max_mismatch
 from optim._engine.search.settings import RunSettings
 from optim._engine.sources.naming import fetched, quiet
 from optim.errors import OptimError

@@ -45,10 +45,7 @@ def open_packed(
 ) -> onnxruntime.InferenceSession:
     """A session over packed weights; they are packed where that was not done on this machine.
 
-    Raises:
-        OptimError[cannot-be-packed]: another provider than the CPU's, which packs its own.
-        OptimError[session-failed]: the runtime refuses the model.
-        OptimError: the disk is full, or the cache cannot be written.
+    Refuses another provider than the CPU's, because a provider packs its own weights.
     """
     from optim._engine.store import Store
     from optim.onnx.sessions import open_session

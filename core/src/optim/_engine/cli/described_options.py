@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from optim._engine.plugins.plugin import PluginInfo
     from optim.metric import MetricFamily
-    from optim.options import PassOptions
     from optim.source_passes import AnyPass
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "multiple_of": "multiple of"}
@@ -38,15 +37,10 @@ def describe_options(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> list[
     Raises:
         OptimError[plugin-failed]: the options class cannot be loaded; its plugin is at fault.
     """
-    cls = _options_class(owner, plugin)
-    return [_row(name, field) for name, field in cls.model_fields.items()]
-
-
-def _options_class(owner: AnyPass | MetricFamily, plugin: PluginInfo) -> type[PassOptions]:
     from optim.options import options_class
 
     try:
-        return options_class(owner)
+        return [_row(name, field) for name, field in options_class(owner).model_fields.items()]
     except Exception as error:
         raise OptimError.usage(
             "plugin-failed",

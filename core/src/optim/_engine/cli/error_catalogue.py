@@ -20,8 +20,8 @@ from optim.errors import ExitStatus, OptimError
 from optim.hooks import ENTRY_POINT_GROUP
 
 ADVICE_FILE = "error_advice.toml"
-UNKNOWN, ELSEWHERE = "…", "the message says"
-"""In place of what is computed: a part of a text, and a whole one."""
+UNKNOWN = "…"
+"""In place of the part of a text that is computed."""
 
 PARTS = {
     "The model": ("graphs", "onnx", "providers"),
@@ -72,7 +72,6 @@ _OF_PLUGINS = {
 """Plugins that only do what users know as a part of optim; others are a part by themselves."""
 
 _FIELDS = ("reference", "what", "cause", "fix", "package", "status")
-_MAY_MAKE_ERRORS = re.compile("OptimError|unknown_name")
 _SAID = re.compile(r"# errors: ([a-z0-9, -]+)")
 
 
@@ -82,7 +81,7 @@ class ErrorEntry:
 
     Attributes:
         about: the part of optim that it is of.
-        cases: what happened and what to do, as the source has them.
+        cases: what happened and what to do, as the source has them; empty if it is computed.
         statuses: exit statuses.
         why: from the advice; empty where the messages say enough.
         fix: from there too; of cases whose own fix is computed.
@@ -95,9 +94,8 @@ class ErrorEntry:
     fix: str = ""
 
     def shown(self) -> list[tuple[str, str]]:
-        """The cases that say something to a reader; a computed text says nothing, and the advice stands for a fix."""
-        found = [tuple("" if text == ELSEWHERE else text for text in case) for case in self.cases]
-        return [(what, fix) for what, fix in dict.fromkeys(found) if fix or (what and self.fix)]
+        """The cases that say something to a reader; the advice stands for a fix that is computed."""
+        return [(what, fix) for what, fix in self.cases if fix or (what and self.fix)]
 
 
 def installed_packages() -> dict[str, Path]:
@@ -119,7 +117,7 @@ def catalogue(packages: Mapping[str, Path], only: str = "") -> dict[str, ErrorEn
         (part_of(name, place), name, place, errors)
         for name, folder in packages.items()
         for place, text in _sources(folder)
-        if _MAY_MAKE_ERRORS.search(text) and (only in text or only.startswith("unknown-"))
+        if ("OptimError" in text or "unknown_name" in text) and (only in text or only.startswith("unknown-"))
         if (errors := list(read_errors(text)))
     ]
     order = [*PARTS, *sorted({part for part, *_ in made} - PARTS.keys())]
@@ -170,8 +168,15 @@ def read_errors(text: str) -> Iterator[tuple[str, str, str, int]]:
         tree = ast.parse(text)
     except SyntaxError:  # the plugin is listed with that reason
         return
-    lines = text.splitlines()
-    for call, own in _calls(tree):
+    nodes, lines = list(ast.walk(tree)), text.splitlines()
+    makers = {"OptimError", "OptimError.usage", "unknown_name"} | {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "OptimError" for base in node.bases)
+    }
+    calls = [node for node in nodes if isinstance(node, ast.Call) and called(node) in makers]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        own = called(call) != "unknown_name"
         given = _arguments(call, own)
         comments = "\n".join(lines[call.lineno - 1 : call.end_lineno])
         for reference in _references(given.get("reference"), own, comments):
@@ -182,24 +187,8 @@ def read_errors(text: str) -> Iterator[tuple[str, str, str, int]]:
 
 
 def _said(*expressions: ast.expr | None) -> str:
-    """The first expression that says something by itself; ``ELSEWHERE`` if all are computed, empty if there is none."""
-    written = [text_of(expression) for expression in expressions]
-    return next((text for text in written if text.strip(UNKNOWN + " :,")), ELSEWHERE if any(written) else "")
-
-
-def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
-    """Calls that make an error, and whether by the class itself rather than by ``unknown_name``."""
-    nodes = list(ast.walk(tree))
-    classes = {"OptimError", "OptimError.usage"} | {
-        node.name
-        for node in nodes
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "OptimError" for base in node.bases)
-    }
-    found = [node for node in nodes if isinstance(node, ast.Call)]
-    for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
-        name = called(call)
-        if name in classes or name == "unknown_name":
-            yield call, name in classes
+    """The first expression that says something by itself; empty if all are computed, or there is none."""
+    return next((text for text in map(text_of, expressions) if text.strip(UNKNOWN + " :,")), "")
 
 
 def called(call: ast.Call) -> str:

@@ -145,9 +145,9 @@ def _fail(error: BaseException, arguments: Sequence[str]) -> int:
 
     if isinstance(error, OSError) and error.filename is None and not isinstance(error, FileNotFoundError):
         _discard_stdout()  # it may be stdout that cannot be written to
-    debug = "--debug" in arguments
-    print_error(diagnose(error), as_json="--json" in arguments, trace=error if debug else None)
-    return diagnose(error).status
+    diagnosis, debug = diagnose(error), "--debug" in arguments
+    print_error(diagnosis, as_json="--json" in arguments, trace=error if debug else None)
+    return diagnosis.status
 
 
 def _reader_is_gone() -> bool:

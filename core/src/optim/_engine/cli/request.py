@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim.cli_kit.names import LAYOUT_NAME
+from optim.cli_kit.names import LAYOUT_NAME, Decorated
 from optim.errors import OptimError
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from optim._engine.runs.delivering import LayoutRequest
     from optim._engine.search.settings import Named, RunSettings
     from optim.source import SourceRequest
-
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--dynamic": {
@@ -82,11 +79,6 @@ def source_request(spec: str, words: Mapping[str, Any], seed: int = 0) -> Source
     )
 
 
-def _given_source_options(words: Mapping[str, Any]) -> list[str]:
-    """Names of the options above that the user wrote."""
-    return [option for option in _SOURCE_OPTIONS if words.get(option.removeprefix("--").replace("-", "_"))]
-
-
 def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
@@ -120,11 +112,6 @@ def _bad(option: str, text: str, example: str) -> OptimError:
     )
 
 
-def words_given(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that have a value, by the arguments of a function of Python."""
-    return {name: value for name, value in words.items() if value is not None}
-
-
 def settings_of(source: Path, recipe: Path | None, words: Mapping[str, Any]) -> tuple[RunSettings, Lock | None]:
     """The settings of a run; options override the recipe.
 
@@ -151,7 +138,7 @@ def _request(source: Path, words: Mapping[str, Any]) -> SourceRequest | None:
 
     if needs_export(str(source)):
         return source_request(str(source), words, int(words.get("seed") or 0))
-    if given := _given_source_options(words):
+    if given := [one for one in _SOURCE_OPTIONS if words.get(one.removeprefix("--").replace("-", "_"))]:
         raise OptimError.usage(
             "conflicting-request",
             f"{given[0]} says how to export a source, and {source} is an ONNX model",

@@ -1,16 +1,21 @@
-"""What a plugin hands back is not trusted, and neither is what it did to the files it was given."""
+"""What a plugin hands back is not trusted, and neither is what it did to the files it was given.
+
+Outputs are compared by name, on some samples, elsewhere. A program may also give inputs and read outputs by their
+place, send other sizes, or call a model a million times: :func:`hidden_differences` finds what such a program meets.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import onnx
 from pydantic import ValidationError
 
-from optim._engine.compare.declared import hidden_differences
-from optim.errors import OptimError
+from optim.errors import OptimError, some_of
 from optim.jobs.process import encodable
 from optim.jobs.wire import from_wire, to_wire
 from optim.model import Model
@@ -19,6 +24,7 @@ from optim.onnx.checker import check_graph
 from optim.onnx.data_files import file_digest
 from optim.onnx.external_data import external_files
 from optim.onnx.files import describe_model
+from optim.onnx.operators import walk_nodes
 from optim.onnx.skeleton import read_skeleton
 from optim.passes import Pass, PassResult
 
@@ -29,6 +35,11 @@ T = TypeVar("T")
 
 _LONGEST_NOTE, _MOST_NOTES = 2_000, 100
 """Characters of a note, and notes of a step: with a library's whole log in it, no program opens a report any more."""
+
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
+"""The beginnings of the names of operators that give other numbers in each call."""
+_NAMED = 4
+"""Inputs or outputs that a sentence names."""
 
 PLUGINS_ISSUE = "leave the pass out (--without), and report this to its plugin"
 
@@ -163,3 +174,44 @@ def require_in_place(result: PassResult, parent: Model, found: Model, made_by: t
 def unchanged(result: PassResult, model: Model) -> PassResult:
     """The result of a pass that changed nothing, with a reason in any case."""
     return replace(result, model=model, changed=False, notes=result.notes or ("the model is unchanged",))
+
+
+def hidden_differences(before: Model, after: Model, *, fixes_sizes: bool = False) -> tuple[str, ...]:
+    """Returns a sentence for each difference, with ``it`` for the model ``after``, which may have fixed sizes."""
+    sizes = () if fixes_sizes else _fixed_sizes(before, after)
+    return (*_other_names(before, after), *sizes, *_new_randomness(before.path, after.path))
+
+
+def _other_names(before: Model, after: Model) -> Iterator[str]:
+    for kind, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
+        names, others = ([info.name for info in infos] for infos in (old, new))
+        if lost := [name for name in names if name not in others]:
+            yield f"it lacks {kind} {some_of(lost, _NAMED)}"
+        if added := [name for name in others if name not in names]:
+            yield f"it has more {kind}: {some_of(added, _NAMED)}"
+        if sorted(names) == sorted(others) and names != others:
+            place = next(place for place, name in enumerate(names) if name != others[place])
+            yield f"its {kind} are in another order: '{others[place]}' is in the place of '{names[place]}'"
+
+
+def _fixed_sizes(before: Model, after: Model) -> Iterator[str]:
+    """Sizes of outputs may become known; those of inputs, which programs choose, may not."""
+    known = {info.name: info for info in before.inputs}
+    for info in after.inputs:
+        old_shape = known[info.name].shape if info.name in known else None
+        for place, (was, size) in enumerate(zip(old_shape or (), info.shape or (), strict=False)):
+            if isinstance(size, int) and not isinstance(was, int):
+                yield f"it takes no other size than {size} in dimension {place} of input '{info.name}', which was open"
+
+
+def _new_randomness(before: Path, after: Path) -> Iterator[str]:
+    if (drawn := _random_operators(after)) and not _random_operators(before):
+        yield f"it draws random numbers ({', '.join(sorted(drawn))}), so another call may give another answer"
+
+
+def _random_operators(path: Path) -> set[str]:
+    def draws(node: onnx.NodeProto) -> bool:
+        trains = node.op_type == "Dropout" and len(node.input) > 2 and bool(node.input[2])
+        return trains or node.op_type.startswith(_RANDOM)
+
+    return {node.op_type for node in walk_nodes(read_skeleton(path)) if draws(node)}

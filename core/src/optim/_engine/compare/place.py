@@ -10,8 +10,8 @@ from typing import Any
 from optim._engine.backends.held import Bounds, HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
+from optim._engine.gate.budget import MaxLoss
 from optim._engine.gate.drift import OutputComparison, merge_samples
-from optim._engine.gate.max_loss import MaxLoss
 from optim._engine.gate.outputs import compare_sample, elements, require_compared
 from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.compare.metric_maker import find_metric, metric_digest
 from optim._engine.compare.metric_spec import MetricSpec
+from optim._engine.compare.metrics import find_metric, metric_digest
 from optim._engine.compare.place import Reference, TaskUse, mapped_feeds, mapped_outputs, spread_of
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.feeds.sources import without_torch
-from optim._engine.gate.max_loss import MaxLoss, TaskFigure
+from optim._engine.gate.budget import MaxLoss, TaskFigure
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
@@ -52,7 +52,7 @@ def measure_original(
         What candidates are measured on, and notes for the report.
 
     Raises:
-        OptimError: those of :func:`~optim._engine.compare.metric_maker.find_metric`; metric-is-zero, bad-budget.
+        OptimError: those of :func:`~optim._engine.compare.metrics.find_metric`; metric-is-zero, bad-budget.
     """
     metric = find_metric(spec)
     feeds = reference.feed_set()

@@ -103,9 +103,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, path: Pa
         raise unreadable(path, f"array '{name}' is packed in a way that numpy.savez does not use")
     try:
         with archive.open(info) as stream:
-            dtype, size = _header(stream)
-        _require_plain(dtype, name, path)
-        _require_within(size, info, name, path)
+            _require_bounded(stream, info, name, path)
         with archive.open(info) as stream:
             array: Array = np.lib.format.read_array(stream, allow_pickle=False)
     except OptimError:
@@ -115,21 +113,14 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, path: Pa
     return array
 
 
-def _header(stream: IO[bytes]) -> tuple[np.dtype[Any], int]:
-    """The type of an array, and the bytes that its shape takes."""
+def _require_bounded(stream: IO[bytes], info: zipfile.ZipInfo, name: str, path: Path) -> None:
+    """Refuse an array of Python objects, and one whose header claims more bytes than its entry has."""
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
+    if version > (2, 0):
         raise ValueError(f"it is in version {version[0]}.{version[1]} of .npy, which is for records")
-    if any(size < 0 for size in shape):
-        raise ValueError(f"its shape is {shape}")
-    return dtype, math.prod(shape) * dtype.itemsize
-
-
-def _require_plain(dtype: np.dtype[Any], name: str, path: Path) -> None:
+    is_first = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
     if dtype.hasobject:
         raise OptimError(
             "feeds-pickled",
@@ -137,8 +128,5 @@ def _require_plain(dtype: np.dtype[Any], name: str, path: Path) -> None:
             "it holds Python objects (pickle), which could run any code when loaded",
             "save plain arrays: numpy.asarray(values, dtype='float32'); strings cannot be fed this way",
         )
-
-
-def _require_within(size: int, info: zipfile.ZipInfo, name: str, path: Path) -> None:
-    if size > info.file_size:
+    if (size := math.prod(shape) * dtype.itemsize) > info.file_size:
         raise unreadable(path, f"array '{name}' claims {size} bytes, and its entry has {info.file_size}")

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from optim._engine.feeds.roles import InputRole
-from optim._engine.feeds.settings import Setting
-from optim.model import Dimension, TensorInfo
+from optim._engine.feeds.roles import InputRole, role_of
+from optim._engine.feeds.traces import trace_inputs
+from optim.model import Dimension, Model, TensorInfo
 
 
 class Measure(StrEnum):
@@ -54,12 +54,48 @@ HINTS = (
 
 _LENGTHS = (Measure.PAST, Measure.TOTAL, Measure.SOURCE, Measure.FRAMES, Measure.SAMPLES)
 """A name that says length may stand for any of these; the input's role tells which."""
+_SOUND_AXES = 2
 _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The sizes that a sample is made with.
+
+    Attributes:
+        batch: samples fed at once.
+        length: of a sequence of tokens or steps.
+        past: tokens in the cache.
+        padded: whether a mask hides part of the sequence (of the last row, in a batch).
+        height: of images, pixels.
+        width: of images, pixels.
+        frames: of audio features.
+        samples: of a waveform.
+        other: every other dimension that is not fixed.
+        known_ids: token ids run below this where no table tells.
+        equal: if set, the size of every dimension but the batch.
+        mask_without_past: the mask covers the new tokens only.
+        mask: hides nothing (``full``), or a part at the ``end`` or ``start`` of each row; empty: as ``padded`` says.
+    """
+
+    batch: int = 1
+    length: int = 128
+    past: int = 0
+    padded: bool = False
+    height: int = 224
+    width: int = 224
+    frames: int = 3000
+    samples: int = 16000
+    other: int = 16
+    known_ids: int = 100
+    equal: int | None = None
+    mask_without_past: bool = False
+    mask: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +122,18 @@ class PlannedInput:
         return "encoder" in self.info.name.lower()
 
 
-def plan_inputs(
-    inputs: Sequence[TensorInfo],
-    roles: Mapping[str, InputRole],
-    rows: Mapping[str, int],
-    widths: Mapping[tuple[str, int], int],
-) -> list[PlannedInput]:
-    """Returns what the dimensions of all inputs measure; a name means the same wherever it stands."""
+def plan_model(model: Model) -> list[PlannedInput]:
+    """What each input of a model is for, and what its dimensions measure; a name means the same wherever it stands."""
+    traces = trace_inputs(model.path)
+    roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
+    if InputRole.RATE in roles.values():  # numbers beside a sample rate are a sound
+        sounds = [info.name for info in model.inputs if roles[info.name] is InputRole.FLOAT and _may_last(info)]
+        roles |= dict.fromkeys(sounds, InputRole.WAVEFORM)
     known: dict[str, Measure] = {}
     past = InputRole.PAST in roles.values()
     ranks = list(InputRole)
     plans = {}
-    for info in sorted(inputs, key=lambda info: ranks.index(roles[info.name])):
+    for info in sorted(model.inputs, key=lambda info: ranks.index(roles[info.name])):
         role = roles[info.name]
         shape = info.shape if info.shape is not None else _usual_shape(role)
         symbols = tuple(
@@ -111,13 +147,19 @@ def plan_inputs(
                 guess = known.setdefault(symbol, _hinted(symbol, role, guess))
             measures.append(guess)
         demanded = {
-            axis: widths[info.name, key]
+            axis: traces.widths[info.name, key]
             for axis in range(len(shape))
             for key in (axis, axis - len(shape))
-            if (info.name, key) in widths and not isinstance(symbols[axis], int)
+            if (info.name, key) in traces.widths and not isinstance(symbols[axis], int)
         }
-        plans[info.name] = PlannedInput(info, role, symbols, tuple(measures), demanded, rows.get(info.name))
-    return [plans[info.name] for info in inputs]
+        plans[info.name] = PlannedInput(info, role, symbols, tuple(measures), demanded, traces.rows.get(info.name))
+    return [plans[info.name] for info in model.inputs]
+
+
+def _may_last(info: TensorInfo) -> bool:
+    """Whether its last dimension may be the samples of a sound: any number of them, of one channel or a batch."""
+    shape = info.shape or (1,)
+    return len(shape) <= _SOUND_AXES and not isinstance(shape[-1], int)
 
 
 def shape_of(plan: PlannedInput, sizes: Mapping[str, int]) -> tuple[int, ...]:

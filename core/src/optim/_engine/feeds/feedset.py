@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import uuid
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -141,15 +138,16 @@ def is_intact(folder: Path) -> bool:
 
 
 class FeedWriter:
-    """Writes samples one by one; the folder appears under its name when :meth:`finish` is called."""
+    """Writes samples one by one into a folder of its own, which is gone unless :meth:`finish` is called."""
 
     def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         self._folder = folder
-        self._temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
-        self._temporary.mkdir(parents=True)
         self._digest = hashlib.sha256()
         self._dtypes: dict[str, str] = {}
         self._labels: set[str] = set()
+        self._is_whole = False
         self.count = 0
 
     def add(self, feeds: Feeds, labels: Feeds | None = None) -> None:
@@ -160,7 +158,7 @@ class FeedWriter:
         arrays = {name: _plain(np.asarray(given, order="C")) for name, given in {**feeds, **labels}.items()}
         self._dtypes |= {name: array.dtype.name for name, array in arrays.items()}
         plain = {name: array.view(_raw(array.dtype)) for name, array in arrays.items()}
-        write_archive(_sample_path(self._temporary, self.count), plain)
+        write_archive(_sample_path(self._folder, self.count), plain)
         for name in sorted(arrays):
             array = arrays[name]
             self._digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
@@ -168,36 +166,20 @@ class FeedWriter:
         self.count += 1
 
     def finish(self, origin: str, assumptions: tuple[InputAssumption, ...]) -> FeedSet:
-        """Put the folder in place; an earlier one that is whole and holds the same samples stays."""
+        """Write what the samples are; they are kept from now on."""
         digest, labels = self._digest.hexdigest(), tuple(sorted(self._labels))
         found = FeedSet(self._folder, origin, self.count, digest, assumptions, self._dtypes, labels)
         index = {name: value for name, value in asdict(found).items() if name != "folder"}
-        (self._temporary / _INDEX).write_text(json.dumps(index, indent=1))
-        if not self._is_there():
-            earlier = self._temporary.with_suffix(".old.tmp")
-            with suppress(FileNotFoundError):
-                os.replace(self._folder, earlier)
-            shutil.rmtree(earlier, ignore_errors=True)
-            try:
-                os.replace(self._temporary, self._folder)
-            except OSError:
-                if not self._is_there():  # else another thread or process was faster
-                    raise
-        return found  # not read again: another thread may be putting the same samples in this place
-
-    def _is_there(self) -> bool:
-        """Whether a whole folder with the same content lies in the place already."""
-        try:
-            same = (self._folder / _INDEX).read_bytes() == (self._temporary / _INDEX).read_bytes()
-        except OSError:
-            return False
-        return same and is_intact(self._folder)
+        (self._folder / _INDEX).write_text(json.dumps(index, indent=1))
+        self._is_whole = True
+        return found
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        if not self._is_whole:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _plain(array: Array) -> Array:

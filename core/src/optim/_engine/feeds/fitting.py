@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,11 +88,7 @@ def _check_names(
 
 
 def fed_dtype(info: TensorInfo) -> np.dtype[Any]:
-    """The type of what an input is fed.
-
-    Raises:
-        OptimError[feeds-dtype]: it takes no plain tensor.
-    """
+    """The type of what an input is fed; refuses an input that takes no plain tensor."""
     try:
         return dtype_of(info.dtype)
     except TypeError as error:
@@ -186,9 +182,8 @@ def _check_shape(array: Array, info: TensorInfo, sizes: dict[str, tuple[int, str
 
 
 def _check_values(array: Array, info: TensorInfo, rows: int | None, where: str) -> None:
-    floating = array.dtype.kind in "fc" or array.dtype.isbuiltin == 2
-    if floating and not np.isfinite(array.astype(np.float64) if array.dtype.isbuiltin == 2 else array).all():
-        bad = int(array.size - np.isfinite(array.astype(np.float64)).sum())
+    numbers = array.astype(np.float64) if array.dtype.isbuiltin == _OF_ML_DTYPES else array
+    if numbers.dtype.kind in "fc" and (bad := int((~np.isfinite(numbers)).sum())):
         raise OptimError(
             "feeds-not-finite",
             f"{where}: '{info.name}' has {bad} NaN or infinite values",
@@ -206,5 +201,5 @@ def _check_values(array: Array, info: TensorInfo, rows: int | None, where: str) 
             )
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     return some_of(list(names), 8) or "nothing"

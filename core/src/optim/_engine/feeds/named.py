@@ -38,11 +38,7 @@ def is_function(spec: str) -> bool:
 
 
 def require_feeds(spec: str) -> None:
-    """Refuse what names nothing that could be read.
-
-    Raises:
-        OptimError[feeds-missing]: neither a file, a folder nor a function.
-    """
+    """Refuse what names neither a file, a folder nor a function."""
     path = Path(spec)
     if path.exists() or is_function(spec):
         return

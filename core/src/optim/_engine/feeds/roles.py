@@ -38,11 +38,7 @@ _INTEGERS = "iu"
 
 
 def role_of(info: TensorInfo, rows: Mapping[str, int]) -> InputRole:
-    """The role of one input.
-
-    Raises:
-        OptimError[feeds-not-found]: no values can be made up for its type.
-    """
+    """The role of one input; refuses one of a type that no values can be made up for."""
     kind = _kind(info)
     name = info.name.lower()
     rank = len(info.shape) if info.shape is not None else _rank_by_name(name, info)

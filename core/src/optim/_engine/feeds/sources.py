@@ -47,11 +47,7 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
 
 
 def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterator[RawSample]:
-    """Samples that a function returns: one mapping, or an iterable of them.
-
-    Raises:
-        OptimError[feeds-function-failed]: it raised, or returned something else.
-    """
+    """Samples that a function returns: one mapping, or an iterable of them."""
     parameters = inspect.signature(function).parameters
     try:
         made = function(seed=seed) if "seed" in parameters else function()

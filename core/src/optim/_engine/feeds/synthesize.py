@@ -1,4 +1,4 @@
-"""Feeds made up from the graph, where the user gives none.
+"""Feeds made up from the graph, where the user gives none: of the usual sizes, or of those that the user names.
 
 Each input gets values that are plausible for what it is for, consistent with the other inputs, and every assumption
 is recorded. A sample that the model refuses is left out; a model that refuses the usual sizes is tried with others.
@@ -7,35 +7,29 @@ is recorded. A sample that the model refuses is left out; a model that refuses t
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from optim._engine.feeds.dimensions import Measure, PlannedInput, fit_setting, plan_inputs, shape_of, symbol_sizes
-from optim._engine.feeds.feedset import FeedSet, FeedWriter, InputAssumption
-from optim._engine.feeds.roles import InputRole, role_of
-from optim._engine.feeds.settings import Setting, attempts
-from optim._engine.feeds.traces import trace_inputs
+from optim._engine.feeds.dimensions import HINTS, Measure, PlannedInput, Setting, fit_setting, plan_model, symbol_sizes
+from optim._engine.feeds.feedset import SYNTHESIZED, FeedSet, FeedWriter, InputAssumption
+from optim._engine.feeds.roles import InputRole
+from optim._engine.feeds.settings import MOST_BYTES, NAN, Check, find_settings, refusal_of, sample_bytes
 from optim._engine.feeds.values import describe_values, is_guessed, make_sample
-from optim.arrays import Array, Feeds, Outputs, dtype_of
+from optim.arrays import Array, Feeds
 from optim.decoders.conventions import carried_by_name
-from optim.errors import OptimError
-from optim.model import Model, TensorInfo
+from optim.errors import OptimError, unknown_name
+from optim.model import Model
 
 SAMPLES = 8
 """Made up for a run: from four on, their spread tells what to expect of others; more take longer and tell little."""
 
-Check = Callable[[Feeds], Outputs]
-"""Runs the model; raises where it refuses the feeds. The outputs that it returns are searched for NaN."""
-
 _REFUSALS_SHOWN = 3
-_SOUND_AXES = 2
-
-MOST_BYTES = 256 << 20
-"""What the inputs of one sample may take: eight samples are kept on disk, and 100 MB take a second to make up."""
 
 
 def synthesize_feeds(
@@ -45,7 +39,7 @@ def synthesize_feeds(
     *,
     samples: int = SAMPLES,
     check: Check | None = None,
-    within_s: float | None = None,
+    within_s: float = math.inf,
 ) -> FeedSet:
     """Make up the feeds of a run.
 
@@ -56,154 +50,100 @@ def synthesize_feeds(
         samples: how many; the first has batch 1 and no padding, and is what latency is measured on.
         check: runs the model, to leave out what it refuses, and to give a decoder a past of its own. Without it the
             usual sizes are believed, and a decoder gets no sample without a past.
-        within_s: seconds after which nothing more is looked for: there are fewer samples then; None: no bound.
+        within_s: seconds after which nothing more is looked for: there are fewer samples then.
 
     Raises:
         OptimError[feeds-not-found]: an input that nothing can be made up for, or every attempt was refused.
     """
     plans = plan_model(model)
-    end = math.inf if within_s is None else time.monotonic() + within_s
-    found = _find_settings(plans, seed, check, end)
-    if found.error is not None:
-        raise _nothing_runs(model, found.error)
-    settings = found.accepted
+    end = time.monotonic() + within_s
+    settings, refused = find_settings(model, plans, seed, check, end)
     samples = samples if time.monotonic() < end else min(samples, len(settings))
     pasts = OwnPasts(model, plans, check)
     with FeedWriter(folder) as writer:
         for index in range(samples):
             setting = settings[index % len(settings)]
-            feeds = make_sample(plans, setting, _generator(seed, index))
-            if check is not None and index >= len(settings) and _refusal(feeds, check) not in (None, _NAN):
-                setting, feeds = settings[0], make_sample(plans, settings[0], _generator(seed, 0))
+            feeds = make_sample(plans, setting, np.random.default_rng([seed, index]))
+            if check is not None and index >= len(settings) and refusal_of(feeds, check) not in ("", NAN):
+                setting, feeds = settings[0], make_sample(plans, settings[0], np.random.default_rng([seed, 0]))
             if time.monotonic() < end:
-                feeds = pasts.put_into(feeds, setting, _generator(seed, samples + index))
+                feeds = pasts.put_into(feeds, setting, np.random.default_rng([seed, samples + index]))
             writer.add(feeds)
         used = [settings[index % len(settings)] for index in range(samples)]
-        return writer.finish("synthesized", _assumptions(plans, used, found.refused, pasts.made))
+        return writer.finish(SYNTHESIZED, _assumptions(plans, used, refused, pasts.made))
 
 
-def plan_model(model: Model) -> list[PlannedInput]:
-    """What each input of a model is for, and what its dimensions measure."""
-    traces = trace_inputs(model.path)
-    roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
-    if InputRole.RATE in roles.values():  # numbers beside a sample rate are a sound
-        roles |= {
-            info.name: InputRole.WAVEFORM
-            for info in model.inputs
-            if roles[info.name] is InputRole.FLOAT and _may_last(info)
-        }
-    return plan_inputs(model.inputs, roles, traces.rows, traces.widths)
+def sized_feeds(model: Model, sizes: Mapping[str, int], seed: int, *, number: int = 0, mask: str = "") -> Feeds:
+    """One sample whose dimensions have these sizes; the others are as in feeds that are made up.
 
-
-def _may_last(info: TensorInfo) -> bool:
-    """Whether its last dimension may be the samples of a sound: any number of them, of one channel or a batch."""
-    return bool(info.shape) and len(info.shape or ()) <= _SOUND_AXES and not isinstance((info.shape or ())[-1], int)
-
-
-_NAN = "the outputs hold NaN"
-
-
-@dataclass(frozen=True)
-class _Found:
-    accepted: list[Setting]
-    refused: list[tuple[Setting, str]]
-    error: str | None = None
-
-
-def _find_settings(plans: Sequence[PlannedInput], seed: int, check: Check | None, end: float) -> _Found:
-    """The settings of the first attempt whose leading sample the model accepts; else of the one that came furthest."""
-    first_error: str | None = None
-    best = _Found([], [])
-    for settings in _attempts(plans, prefill=check is not None):
-        refused: list[tuple[Setting, str]] = []
-        accepted: list[Setting] = []
-        for index, setting in enumerate(settings):
-            if accepted and time.monotonic() > end:
-                break
-            refusal = _too_large(plans, setting)
-            if refusal is None and check is not None:
-                refusal = _refusal(make_sample(plans, setting, _generator(seed, index)), check)
-            if refusal is None:
-                accepted.append(setting)
-            else:
-                refused.append((setting, refusal))
-                first_error = first_error or refusal
-        found = _Found(_leading(accepted), refused)
-        if settings[0] in accepted:
-            return found
-        nan_only = [setting for setting, refusal in refused if refusal == _NAN]
-        if not found.accepted and nan_only:
-            found = _Found(nan_only, refused)
-        if len(found.accepted) > len(best.accepted):
-            best = found
-    return best if best.accepted else _Found([], [], first_error or "it has no inputs that could be sized")
-
-
-def _attempts(plans: Sequence[PlannedInput], *, prefill: bool) -> Iterator[list[Setting]]:
-    roles = {plan.role for plan in plans}
-    tried: list[list[Setting]] = []
-    for settings in attempts(
-        past=InputRole.PAST in roles,
-        maskable=InputRole.MASK in roles,
-        prefill=prefill,
-        ids_unknown=any(plan.role is InputRole.TOKENS and plan.rows is None for plan in plans),
-    ):
-        fitted = [fit_setting(plans, setting) for setting in settings]
-        if fitted not in tried:
-            tried.append(fitted)
-            yield fitted
-
-
-def _leading(settings: list[Setting]) -> list[Setting]:
-    """A sample of batch 1 without padding comes first, if there is one."""
-    first = next((setting for setting in settings if not setting.padded and setting.batch == 1), None)
-    if first is None:
-        return settings
-    rest = list(settings)
-    rest.remove(first)
-    return [first, *rest]
-
-
-def _too_large(plans: Sequence[PlannedInput], setting: Setting) -> str | None:
-    """Why no sample of these sizes is made; None where it takes no more than there is room for."""
-    total = sample_bytes(plans, setting)
-    if total <= MOST_BYTES:
-        return None
-    return f"its inputs would take {total / 2**20:.0f} MiB a sample; at most {MOST_BYTES >> 20} MiB are synthesized"
-
-
-def sample_bytes(plans: Sequence[PlannedInput], setting: Setting) -> int:
-    """What the inputs of a sample of these sizes take."""
-    sizes = symbol_sizes(plans, setting)
-    return sum(math.prod(shape_of(plan, sizes)) * dtype_of(plan.info.dtype).itemsize for plan in plans)
-
-
-def _refusal(feeds: Feeds, check: Check) -> str | None:
-    """Why the model refuses a sample; None where it runs.
+    Args:
+        model: whose inputs they are.
+        sizes: by the name of a dimension in the model, or by what it counts: batch, sequence, past, height, ...
+        seed: of the values.
+        number: of the sample; each has other values.
+        mask: what the mask hides, see :class:`optim._engine.feeds.dimensions.Setting`.
 
     Raises:
-        OptimError[backend-contract]: the runtime takes the sample, and returns other outputs than the model declares.
+        OptimError[unknown-dimension]: no dimension that is free has such a name.
+        OptimError[conflicting-request]: two names are of one size.
+        OptimError[bad-grid]: the model takes no such size, or its inputs would fill too much memory.
+        OptimError[no-mask]: the model has no mask, or a past, behind which nothing can be hidden at the end.
     """
-    try:
-        outputs = check(feeds)
-    except OptimError as error:
-        if error.reference == "backend-contract":
-            raise
-        return _first_line(error)
-    except Exception as error:
-        return _first_line(error)
-    for array in outputs.values():
-        if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
-            return _NAN
-    return None
+    plans = plan_model(model)
+    _require_mask(plans, mask)
+    named: dict[str, str] = {}
+    for name in sizes:
+        other = named.setdefault(_field(plans, name), name)
+        if other != name:
+            raise OptimError.usage(
+                "conflicting-request",
+                f"{other} and {name} cannot have sizes of their own",
+                "inputs are made with one size for both",
+                f"leave {name} out",
+            )
+    fields: dict[str, Any] = {field: sizes[name] for field, name in named.items()}
+    fitted = fit_setting(plans, replace(Setting(), mask=mask, **fields))
+    for field, name in named.items():
+        at_most = getattr(fitted, field)
+        if at_most != sizes[name]:
+            raise _bad(f"{name} cannot be {sizes[name]}", f"the model takes {at_most}")
+    if (needed := sample_bytes(plans, fitted)) > MOST_BYTES:
+        text = " ".join(f"{name}={size}" for name, size in sizes.items())
+        raise _bad(
+            f"inputs of {text} would be too large",
+            f"they take {needed >> 20} MiB, and at most {MOST_BYTES >> 20} are made",
+        )
+    numbers = [seed, math.prod(sizes.values()), *([number] if number else [])]
+    return make_sample(plans, fitted, np.random.default_rng(numbers))
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _require_mask(plans: Sequence[PlannedInput], mask: str) -> None:
+    roles = {plan.role for plan in plans}
+    what = f"--mask {mask} does not fit this model"
+    if mask and InputRole.MASK not in roles:
+        raise OptimError.usage("no-mask", what, "none of its inputs is a mask", "leave --mask out")
+    if mask == "end" and InputRole.PAST in roles:
+        cause = "the new tokens of a decoder come last"
+        raise OptimError.usage("no-mask", what, cause, "--mask start hides the beginning")
 
 
-def _generator(seed: int, index: int) -> np.random.Generator:
-    return np.random.default_rng([seed, index])
+def _field(plans: Sequence[PlannedInput], name: str) -> str:
+    """The field of a setting that gives a dimension its size."""
+    free = {
+        symbol: measure
+        for plan in plans
+        for symbol, measure in zip(plan.symbols, plan.measures, strict=True)
+        if isinstance(symbol, str)
+    }
+    hinted = next((measure for pattern, measure in HINTS if re.search(pattern, name.lower())), None)
+    measure = free.get(name) or (hinted if hinted in free.values() else None)
+    if measure is not None and hasattr(Setting, measure):
+        return measure
+    raise unknown_name("dimension", name, sorted(free), fix="optim inspect MODEL shows the dimensions of its inputs")
+
+
+def _bad(what: str, cause: str) -> OptimError:
+    return OptimError.usage("bad-grid", what, cause, "leave this size out, or name another")
 
 
 def _assumptions(
@@ -251,16 +191,6 @@ def _sizes_text(setting: Setting) -> str:
     parts += [f"past {setting.past}"] if setting.past else []
     parts += ["padded"] if setting.padded else []
     return ", ".join(parts)
-
-
-def _nothing_runs(model: Model, error: str) -> OptimError:
-    names = ", ".join(f"'{info.name}': ..." for info in model.inputs[:3])
-    return OptimError(
-        "feeds-not-found",
-        f"optim cannot synthesize inputs on which {model.path.name} runs",
-        f"the usual sizes gave: {error}",
-        f"give samples of your own: --data samples.npz, written by numpy.savez('samples.npz', **{{{names}}})",
-    )
 
 
 class OwnPasts:

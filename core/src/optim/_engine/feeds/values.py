@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.feeds.dimensions import PlannedInput, first_position, shape_of, symbol_sizes
+from optim._engine.feeds.dimensions import PlannedInput, Setting, first_position, shape_of, symbol_sizes
 from optim._engine.feeds.roles import InputRole
-from optim._engine.feeds.settings import Setting
 from optim.arrays import Array, Feeds, dtype_of
 
 _HIDDEN_SCORE = -1e4
@@ -117,43 +116,32 @@ class _Sample:
         return np.asarray(values, dtype=dtype_of(plan.info.dtype), order="C")
 
     def shown(self, batch: int, length: int, past: int) -> NDArray[np.bool_]:
-        """Returns which positions are no padding, (batch, length); all inputs of one length agree."""
+        """Returns which positions are no padding, (batch, length); all inputs of one length agree.
+
+        Up to half of them are: of each row where the user names the side, else of the last row.
+        """
         if (batch, length, past) in self.visible:
             return self.visible[batch, length, past]
         shown = np.ones((batch, length), dtype=bool)
-        room = (past if past else length) - 1
-        if self.setting.mask and room > 0:
-            self._hide(shown, room)
-        elif self.setting.padded and room > 0:
+        room = (past or length) - 1
+        rows, side = shown, self.setting.mask
+        if not side and self.setting.padded and (not past or length > past):
+            rows, side = shown[-1:], "start" if past else "end"
+        for row in rows if side in ("start", "end") and room > 0 else ():
             count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
-            if past and length > past:
-                shown[-1, :count] = False
-            elif not past:
-                shown[-1, length - count :] = False
+            row[slice(0, count) if side == "start" else slice(length - count, None)] = False
         if past and past + self.setting.length < length:
             shown[:, past + self.setting.length :] = False
         self.visible[batch, length, past] = shown
         return shown
 
-    def _hide(self, shown: NDArray[np.bool_], room: int) -> None:
-        """Hides up to half of the positions of each row, at the side that the setting names."""
-        if self.setting.mask == "full":
-            return
-        for row in shown:
-            count = int(self.rng.integers(max(1, room // 4), max(2, room // 2 + 1)))
-            row[slice(0, count) if self.setting.mask == "start" else slice(len(row) - count, None)] = False
-
     def tokens(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         high = plan.rows if plan.rows is not None else self.setting.known_ids
         low = _lowest_id(plan.rows) if plan.rows is not None else 0
         ids: Array = self.rng.integers(low, max(high, low + 1), shape)
-        if len(shape) == 2 and not self.start and self.maskable:
+        if len(shape) == 2 and not self.start and any(plan.role is InputRole.MASK for plan in self.plans):
             ids = np.where(self.shown(*shape, past=0), ids, 0)
         return ids
-
-    @property
-    def maskable(self) -> bool:
-        return any(plan.role is InputRole.MASK for plan in self.plans)
 
     def positions(self, plan: PlannedInput, shape: tuple[int, ...]) -> Array:
         batch, length = (shape[-2] if len(shape) > 1 else 1), shape[-1]

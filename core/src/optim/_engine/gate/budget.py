@@ -1,4 +1,4 @@
-"""The budget: how much drift is accepted, and the words for a candidate that breaks it."""
+"""The budget: how much drift and loss a user accepts, and the words for a candidate that breaks it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,121 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from optim._engine.gate.drift import BatchDrift, Drift, OutputComparison, worst_drift
-from optim._engine.gate.max_loss import MaxLoss, TaskFigure, loss_objection
+from optim._engine.gate.drift import CAP, BatchDrift, Drift, OutputComparison, worst_drift
+from optim.errors import OptimError
 
 _ROOM = 0.92
 """What is foreseen of eight samples is 5 to 10 % more than the worst of them."""
 
 _MADE_UP = 2.0
 """Budgets of drift that a lossy chain has on samples made from those given."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxLoss:
+    """How much worse the metric may get.
+
+    Attributes:
+        amount: in the metric's own unit, or a share of the original's value; positive or 0.
+    """
+
+    amount: float
+    relative: bool
+
+    @property
+    def text(self) -> str:
+        """As a user writes it."""
+        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
+
+    def allowed(self, original: float) -> float:
+        """The largest loss in the metric's own unit, given the original's value."""
+        return self.amount * abs(original) if self.relative else self.amount
+
+
+def parse_max_loss(text: str) -> MaxLoss:
+    """``1%`` of the original's value, or an amount in the metric's own unit.
+
+    Raises:
+        OptimError[bad-budget]: it is neither.
+    """
+    amount, relative = _number(text)
+    if not 0 <= amount < math.inf:
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-loss cannot be {text}",
+            "write a share of the metric's value on the original (1%), or an amount in its unit (0.01)",
+            "--max-loss 1%",
+        )
+    return MaxLoss(amount, relative)
+
+
+def parse_max_mismatch(text: str) -> float:
+    """``1%`` of the elements of an output of texts or whole numbers, or a share of them, as ``0.01``.
+
+    Raises:
+        OptimError[bad-budget]: it is no share, or one that accepts any output.
+    """
+    return require_mismatch(_number(text)[0], text)
+
+
+def _number(text: str) -> tuple[float, bool]:
+    """A number, NaN if the text is none; and whether it was written as a percentage."""
+    words = text.strip()
+    is_percentage = words.endswith("%")
+    try:
+        return float(words.removesuffix("%")) / (100 if is_percentage else 1), is_percentage
+    except ValueError:
+        return math.nan, is_percentage
+
+
+def require_max_drift(max_drift: float | None, fix: str) -> None:
+    """Refuse a limit that bounds nothing: no drift is beyond NaN.
+
+    Raises:
+        OptimError[bad-budget]: it is no positive number.
+    """
+    if max_drift is not None and not 0 < max_drift < math.inf:
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-drift cannot be {max_drift:g}",
+            "a drift is a positive number: 0.1 is 1 % of the variance of an output",
+            fix,
+        )
+
+
+def require_mismatch(share: float, text: str = "") -> float:
+    """The share, unless it cannot be one.
+
+    Raises:
+        OptimError[bad-budget]: it is not from 0 to below 1.
+    """
+    if not 0 <= share < 1:
+        raise OptimError.usage(
+            "bad-budget",
+            f"--max-mismatch cannot be {text or f'{share:g}'}",
+            "write a share from 0 to below 1, or a percentage",
+            "--max-mismatch 1%",
+        )
+    return share
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigure:
+    """A metric of one model.
+
+    Attributes:
+        value: over the samples together, in the metric's own unit.
+        original: of the original on the same samples.
+        loss: how much worse it is than the original; negative where it is better.
+        error: standard error of the loss over samples; None for a single sample.
+        samples: it was measured on.
+    """
+
+    value: float
+    original: float
+    loss: float
+    error: float | None
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +220,6 @@ class Budget:
 
         A lossy chain may change whole numbers there: the budget is for samples of the user's.
         """
-        from optim._engine.gate.outputs import CAP
-
         most = max(CAP, _MADE_UP * self.limit(lossy)) if lossy and self.max_drift is not None else CAP
         for one in unseen:
             where = f"output '{one.name}' " if one.name else ""
@@ -158,3 +263,18 @@ class Budget:
         if task is None or self.max_loss is None or not lossy:
             return Objection()
         return Objection(loss_objection(task, self.max_loss, provisional=provisional), beyond_budget=True)
+
+
+def loss_objection(figure: TaskFigure, limit: MaxLoss, *, provisional: bool) -> str:
+    """Returns why a loss is too large, in one sentence; empty where it is not.
+
+    If the figure is ``provisional``, of some samples only, what one standard error explains is let through.
+    """
+    allowed = limit.allowed(figure.original)
+    loss = figure.loss - (figure.error or 0.0 if provisional else 0.0)
+    if loss <= allowed + 1e-12:
+        return ""
+    share = f", {figure.loss / abs(figure.original):.2%}" if limit.relative and figure.original else ""
+    way = "fell" if figure.value < figure.original else "rose"
+    moved = f"the metric {way} from {figure.original:.4g} to {figure.value:.4g}"
+    return f"{moved} (loss {figure.loss:.3g}{share}), beyond the budget of {limit.text}"

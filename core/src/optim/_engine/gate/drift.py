@@ -4,22 +4,29 @@ What the drift of an output is, :mod:`optim._engine.gate.outputs` defines. A mod
 samples.
 
 A budget that is just held on eight samples is broken by every third of the next ones. Drifts of samples of one kind lie
-close together, so their mean and spread tell where the next will be: the upper end of a one-sided prediction interval
-of a normal distribution, ``mean + t * deviation * sqrt(1 + 1/n)`` (Hahn and Meeker, Statistical Intervals, 1991, 4.8).
+close together, so their mean and spread tell where the next will be (:func:`foresee`).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist, fmean, stdev
 
 _LEAST_SAMPLES = 4
 """Fewer show no spread: then the worst that was seen counts."""
 
 _PROBABILITY = 0.99
+
+FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
+"""Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
+
+SCORES = re.compile("logit|score|prob|class", re.IGNORECASE)
+"""Names of outputs of which the largest number of a row is the answer."""
+
+DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
+"""Errors, in scales of the output, that elements are counted above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,7 @@ class Drift:
         relative_error: unitless, >= 0; infinite where NaN or infinity appeared, or where shapes differ.
         max_abs: in the output's unit.
         cosine: of the flattened output, 1 is the same direction.
-        foreseen: drift that a further sample stays below, see :func:`foresee`; where few
-            samples were seen, or none was looked at one by one, no more than ``relative_error``.
+        foreseen: drift that a further sample stays below; no more than ``relative_error`` where few were seen.
     """
 
     relative_error: float
@@ -50,18 +56,6 @@ class Drift:
 
 
 NO_DRIFT = Drift(0.0, 0.0, 1.0)
-
-
-SCORES = re.compile("logit|score|prob|class", re.IGNORECASE)
-"""Names of outputs of which the largest number of a row is the answer."""
-
-DIFFERENCES = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1")
-"""Errors, in scales of the output, that elements are counted above."""
-
-
-def _no_differences() -> dict[str, int]:
-    """No element above any of them."""
-    return dict.fromkeys(DIFFERENCES, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,7 @@ class OutputComparison:
     each: tuple[float, ...] = ()
     overflowed: bool = False
     where: str = ""
-    above: dict[str, int] = field(default_factory=_no_differences)
+    above: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIFFERENCES, 0))
     rounding_excess: float = 0.0
     mismatched: float | None = None
     unjudged: str = ""
@@ -208,32 +202,25 @@ def merge_samples(
     return merged
 
 
-def foresee(drifts: Sequence[float]) -> float:
-    """The drift that one further sample stays below, with 99 % probability if drifts are normal; at least the worst.
+def foresee(values: Sequence[float]) -> float:
+    """The value that one further sample stays below: see :func:`optim.drift.foresee`."""
+    from statistics import NormalDist, fmean, stdev
 
-    Returns:
-        A drift; the worst where there are fewer than four samples, or one is infinite.
-    """
-    worst = max(drifts, default=0.0)
-    if len(drifts) < _LEAST_SAMPLES or not math.isfinite(worst):
+    worst, freedom = max(values, default=0.0), len(values) - 1.0
+    if len(values) < _LEAST_SAMPLES or not math.isfinite(worst):
         return worst
-    return max(worst, fmean(drifts) + _student(len(drifts) - 1) * stdev(drifts) * math.sqrt(1 + 1 / len(drifts)))
-
-
-def _student(freedom: int) -> float:
-    """Student's t at the probability, within 2 % for three degrees of freedom and more.
-
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    z: float = NormalDist().inv_cdf(_PROBABILITY)
+    # Student's t, within 2 % for three degrees of freedom and more: Abramowitz and Stegun, Handbook of Mathematical
+    # Functions, 26.7.5
+    z = NormalDist().inv_cdf(_PROBABILITY)
     terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
-    return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
+    student = z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return max(worst, fmean(values) + student * stdev(values) * math.sqrt(1 + 1 / len(values)))
 
 
-def _both(choose: object, a: float | None, b: float | None) -> float | None:
+def _both(choose: Callable[[float, float], float], a: float | None, b: float | None) -> float | None:
     if a is None or b is None:
         return a if b is None else b
-    return max(a, b) if choose is max else min(a, b)
+    return choose(a, b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim._engine.gate.counted import Numbers, count, counts_of, only, positions, shown
-from optim._engine.gate.drift import DIFFERENCES, SCORES, OutputComparison
-from optim._engine.gate.variation import APART, Variation, epsilon, measure, measure_each, smallest_normal
+from optim._engine.gate.drift import CAP, DIFFERENCES, FACTOR, FLOOR, SCORES, OutputComparison
+from optim._engine.gate.variation import (
+    APART,
+    Numbers,
+    Variation,
+    count,
+    counts_of,
+    epsilon,
+    measure,
+    measure_each,
+    only,
+    positions,
+    shown,
+    smallest_normal,
+)
 from optim.arrays import Array, Feeds, Outputs, is_float
 from optim.errors import OptimError
 from optim.model import Model, TensorInfo
@@ -44,9 +56,6 @@ from optim.model import Model, TensorInfo
 _STEPS = 4.0
 """Units in the last place of an element that are no error: a few operations on the way to it round as much. Beside a
 large constant that is more than rounding measured in another sample explains."""
-
-FLOOR, FACTOR, CAP = 1e-4, 10.0, 1e-2
-"""Rounding explains a drift below the floor, or below the factor times what was measured, but nothing above the cap."""
 
 _MOST_ROWS, _ROWS = 0.5, 4
 """Share of rows whose largest score must stay where it is, and rows needed to say so: one may be a near tie."""
@@ -70,6 +79,7 @@ def compare_sample(
     feeds: Feeds,
     model: Model | None,
     variations: Mapping[str, Variation] | None = None,
+    masks: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> list[OutputComparison]:
     """Compare every output of one run.
 
@@ -79,6 +89,7 @@ def compare_sample(
         feeds: what the reference was fed; its attention mask says which positions are padding.
         model: of the reference, for its symbolic dimensions; None: nothing is padding.
         variations: how each output varies over samples; None: it is measured on this one alone.
+        masks: positions of outputs that count, where it is not the model that says so.
     """
     results = []
     for name, expected in reference.items():
@@ -86,17 +97,12 @@ def compare_sample(
             results.append(_incomparable(OutputComparison(name, "", ()), f"output '{name}' is missing"))
             continue
         variation = (variations or {}).get(name)
-        valid = None
+        valid = (masks or {}).get(name)
         if model is not None and (variation is None or variation.has_padding):
             valid = valid_positions(name, np.asarray(expected), feeds, model)
         results.append(compare_output(name, expected, other[name], valid, variation))
-    return results + surplus(reference, other)
-
-
-def surplus(reference: Outputs, other: Outputs) -> list[OutputComparison]:
-    """Returns a problem for each element of a sequence that the reference does not have."""
     sequences = {name.partition("[")[0] for name in reference if "[" in name}
-    return [
+    return results + [
         _incomparable(OutputComparison(name, "", ()), f"output '{name}' is an element too many")
         for name in other
         if name not in reference and name.partition("[")[0] in sequences

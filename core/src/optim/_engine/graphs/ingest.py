@@ -19,9 +19,8 @@ from optim._engine.graphs.limits import check_operators, check_types
 from optim._engine.graphs.user_files import check_file
 from optim.errors import OptimError
 from optim.model import Model
-from optim.onnx.checker import check_graph, malformed_is_invalid
-from optim.onnx.context_files import check_context_files, store_contexts
-from optim.onnx.external_data import check_external_data
+from optim.onnx.checker import check_context_files, check_external_data, check_graph, malformed_is_invalid
+from optim.onnx.context_files import store_contexts
 from optim.onnx.files import EXTERNAL_FROM_BYTES, embedded_tensor, save_in_store
 from optim.onnx.operators import walk_graphs
 from optim.onnx.skeleton import read_skeleton
@@ -62,9 +61,9 @@ def ingest(path: Path, store: Path) -> Model:
         _fill_sparse(skeleton, path)
         graph = ir.serde.deserialize_model(skeleton)
         ir.external_data.set_base_dir(graph.graph, path.parent)
-    del skeleton
-    store_contexts(graph, path.parent, store)
-    return _store(graph, store)
+        del skeleton
+        store_contexts(graph, path.parent, store)
+        return _store(graph, store)
 
 
 def read_unchecked(path: Path) -> ir.Model:
@@ -84,11 +83,7 @@ def read_unchecked(path: Path) -> ir.Model:
 
 
 def store_graph(graph: ir.Model, store: Path) -> Model:
-    """Bring a graph that an exporter made into the store, its weights by streaming.
-
-    Raises:
-        OptimError: invalid-graph, unknown-operator, opset-too-new, ir-too-new.
-    """
+    """Bring a graph that an exporter made into the store, its weights by streaming; refuses an invalid one."""
     model = _store(graph, store)
     skeleton = read_skeleton(model.path)
     check_operators(skeleton, model.path)
@@ -118,11 +113,7 @@ def _take_weights_out_of_inputs(skeleton: onnx.ModelProto) -> None:
 
 
 def _fill_sparse(skeleton: onnx.ModelProto, path: Path) -> None:
-    """Sparse initializers become dense ones: onnx-ir drops them.
-
-    Raises:
-        OptimError[sparse-too-large]: a hundred bytes can claim any shape, and this one would not fit into a graph.
-    """
+    """Sparse initializers become dense ones, because onnx-ir drops them; a hundred bytes can claim any shape."""
     for graph in walk_graphs(skeleton.graph):
         for sparse in graph.sparse_initializer:
             values = onnx.numpy_helper.to_array(sparse.values)
@@ -172,9 +163,7 @@ def _embed_attributes(graph: ir.Model) -> None:
 def forget_stale_shapes(skeleton: onnx.ModelProto) -> None:
     """Take types and shapes of values between nodes away where inference from the inputs says something else.
 
-    Args:
-        skeleton: from :func:`optim.onnx.skeleton.read_skeleton`, valid; changed in place. What inference knows nothing
-            of is kept: it does not see through operators of a runtime's own.
+    What inference knows nothing of is kept: it does not see through operators of a runtime's own.
     """
     if not skeleton.graph.value_info:
         return

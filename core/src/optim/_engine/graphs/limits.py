@@ -20,11 +20,7 @@ _STANDARD = ("", "ai.onnx.ml")
 
 
 def check_limits(model: Model, limits: BackendLimits, backend_name: str) -> None:
-    """Refuse a model in a format newer than a backend accepts, or with operators of a domain that it lacks.
-
-    Raises:
-        OptimError: opset-too-new, ir-too-new, unknown-domain.
-    """
+    """Refuse a model in a format newer than a backend accepts, or with operators of a domain that it lacks."""
     what = f"{backend_name} cannot run {model.path.name}"
     for domain, version in sorted(model.opset.items()):
         newest = limits.opset.get(domain)
@@ -63,9 +59,6 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
     """Refuse operators that the standard domains do not have at the model's opset, naming the near ones.
 
     Those that onnxruntime has there on its own are let through: a backend without them says so itself.
-
-    Raises:
-        OptimError[unknown-operator]: at the first such node.
     """
     versions = {plain_domain(entry.domain): entry.version for entry in model.opset_import}
     for node, domain in _foreign_nodes(model):
@@ -83,11 +76,7 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
 
 
 def check_types(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse inputs and outputs that are maps, which scikit-learn's converter makes of a classifier's probabilities.
-
-    Raises:
-        OptimError[map-type]: at the first of them, with the command that leaves it out where a ZipMap makes it.
-    """
+    """Refuse inputs and outputs that are maps, which scikit-learn's converter makes of a classifier's probabilities."""
     for value in (*model.graph.input, *model.graph.output):
         if _is_map(value.type):
             raise OptimError(

@@ -13,8 +13,8 @@ from typing import Any
 
 from optim._engine.compare.comparison import Comparison
 from optim._engine.compare.distrust import checked_model, require_fit, require_in_place, unchanged
+from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import OutputComparison, is_rounding
-from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.graphs.limits import check_limits
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.offer import Calibration, context_for, pass_working

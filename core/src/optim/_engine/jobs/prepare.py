@@ -14,13 +14,21 @@ from pathlib import Path
 import numpy as np
 
 from optim._engine.backends.held import HeldBackend, HeldSession
-from optim._engine.compare.exactness import Inexact, find_inexact, needed_settings
-from optim._engine.compare.independent import DeviceCheck
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.compare.padding import measure_variations, notes_on_outputs, require_numbers
+from optim._engine.compare.original import (
+    Inexact,
+    find_inexact,
+    measure_tolerance,
+    measure_variations,
+    needed_settings,
+    notes_on_outputs,
+    open_exact,
+    require_numbers,
+)
 from optim._engine.compare.place import Place, Reference, TaskUse, chosen, judged_on, spread_of, timed_samples
 from optim._engine.feeds.feedset import FeedSet, FeedWriter, at_one_size
-from optim._engine.gate.max_loss import MaxLoss
+from optim._engine.gate.budget import MaxLoss
+from optim._engine.gate.drift import FLOOR
 from optim._engine.gate.outputs import compare_sample, elements, variations_of
 from optim._engine.graphs.limits import check_limits
 from optim._engine.graphs.node_lookup import training_notes
@@ -83,6 +91,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceCheck:
+    """What an independent runtime says of the outputs that count as right.
+
+    Attributes:
+        by: the runtime; empty if none could compute the original.
+        drift: of the target's outputs from those of the runtime.
+        samples: that were compared.
+        available: samples that could have been compared; fewer were if time was short.
+        reason: why nobody checked the device; else empty.
+    """
+
+    by: str = ""
+    drift: float = 0.0
+    samples: int = 0
+    available: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What the run compares and times on.
 
@@ -138,7 +165,6 @@ JOB = Job(__name__, Request, Answer)
 
 def run(request: Request, channel: Channel) -> Answer:
     """Make feeds, run the original on them, measure its own spread."""
-    from optim._engine.compare.rounding import ToleranceTime, measure_tolerance
     from optim._engine.feeds.synthesize import SAMPLES
 
     backend = request.place.backend()
@@ -168,19 +194,16 @@ def run(request: Request, channel: Channel) -> Answer:
     timed, shapes = timed_samples(sorted(compared), feeds)
     few = dict.fromkeys([*feeds.held_out[:1], *timed, *compared])
     explored = tuple(few)[: 1 if _is_long(run_s, request) else _EXPLORED]
-    found = measure_tolerance(
-        backend,
-        original,
-        reference,
-        explored,
-        ToleranceTime(open_s + len(explored) * run_s, bound_s / 3, began + bound_s - time.perf_counter()),
-        request.place.target,
-        None if exact is None else exact.equivalent,
-    )
-    target = request.place.target
-    inexact = None if exact is None else find_inexact(backend, exact, target, reference, found.tolerance)
-    first = (inexact.note,) if inexact is not None else ()
-    notes = (*feeds.notes, *task_notes, *training_notes(request.model.path))
+    target, left_s = request.place.target, began + bound_s - time.perf_counter()
+    tolerance, rounding_notes, complete = FLOOR, tuple[str, ...](), False
+    if open_s + len(explored) * run_s <= max(bound_s / 3, left_s):  # the time of one setting
+        within_s, equivalent = min(bound_s / 3, left_s), None if exact is None else exact.equivalent
+        tolerance, rounding_notes, complete = measure_tolerance(
+            backend, original, reference, explored, within_s, target, equivalent
+        )
+    inexact = None if exact is None else find_inexact(backend, exact, target, reference, tolerance)
+    notes = [inexact.note] if inexact is not None else []
+    notes += [*rounding_notes, *notes_on_outputs(variations), *feeds.notes, *task_notes]
     return Answer(
         digest=feeds.digest,
         origin=feeds.origin,
@@ -190,17 +213,17 @@ def run(request: Request, channel: Channel) -> Answer:
         timed=timed,
         shapes=shapes,
         assumptions=tuple((assumption.input, assumption.text) for assumption in feeds.assumptions),
-        tolerance=found.tolerance,
-        notes=(*first, *found.notes, *notes_on_outputs(variations), *notes),
+        tolerance=tolerance,
+        notes=(*notes, *training_notes(request.model.path)),
         executed_on=executed_on,
         versions=dict(backend.versions()),
-        requirements=tuple(backend.requirements(request.place.target)),
+        requirements=tuple(backend.requirements(target)),
         open_s=open_s,
         run_s=run_s,
         least_run_s=least_run_s,
         device_bytes=device_bytes,
         task=task,
-        cut_short=not found.complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
+        cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
         held_out=len(feeds.held_out),
         one_size=at_one_size(feeds, compared, request.model.inputs),
         inexact=inexact,
@@ -222,8 +245,6 @@ def _measure_task(
 
 
 def _open_original(backend: HeldBackend, request: Request, original: Model) -> HeldSession:
-    from optim._engine.compare.rounding import open_exact
-
     try:
         return open_exact(backend, original, request.place.target)
     except OptimError as error:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import BatchDrift, OutputComparison
-from optim._engine.gate.max_loss import TaskFigure
 from optim.arrays import Array, Feeds
 from optim.backend import KernelCount, Session
 

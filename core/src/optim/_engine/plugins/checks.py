@@ -24,18 +24,14 @@ _KEBAB = r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*"
 _PASS_NAME = re.compile(rf"{_KEBAB}\.[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
 
-_BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
+_PASS_BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
+BASES = {"backend": Backend, "layout": Layout, "workplace": Cluster, "goal": Goal, "origin": Origin}
+"""Kinds of which a plugin offers classes, with what they derive from."""
 
 
-def _pass_base(stage: Stage) -> type:
-    """Returns what passes of a stage derive from."""
-    return _BASES.get(stage, Pass)
-
-
-def pass_defect(item: Any, stage: Stage, plugin: PluginInfo) -> str:
+def pass_defect(stage: Stage, item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` is no pass that ``plugin`` may contribute to ``stage``."""
-    defect = _class_defect(item, _pass_base(stage))
-    if defect:
+    if defect := _base_defect(item, _PASS_BASES.get(stage, Pass)):
         return defect
     name, where = getattr(item, "name", None), f"class {item.__qualname__}"
     if not isinstance(name, str) or not _PASS_NAME.fullmatch(name):
@@ -58,12 +54,6 @@ def target_defect(item: Any, plugin: PluginInfo) -> str:
     return _reserved_defect("target", item.name, plugin)
 
 
-def backend_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` is no backend class."""
-    defect = _class_defect(item, Backend) or _name_defect(item, f"class {item.__qualname__}")
-    return defect or _reserved_defect("backend", item.name, plugin)
-
-
 def metric_defect(item: Any, plugin: PluginInfo) -> str:
     """Returns why ``item`` is no metric."""
     if not isinstance(item, Metric | MetricFamily):
@@ -75,48 +65,38 @@ def metric_defect(item: Any, plugin: PluginInfo) -> str:
     return _name_defect(item, "a metric") or _reserved_defect("metric", item.name, plugin)
 
 
-def layout_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` is no layout class."""
-    defect = _class_defect(item, Layout) or _name_defect(item, f"class {item.__qualname__}")
-    if defect:
+def class_defect(kind: str, item: Any, plugin: PluginInfo) -> str:
+    """Returns why ``item`` is no class of a backend, a layout, a workplace, a goal or an origin."""
+    return (
+        _base_defect(item, BASES[kind])
+        or _name_defect(item, f"class {item.__qualname__}")
+        or (_layout_defect(item) if kind == "layout" else "")
+        or (_cluster_defect(item) if kind == "workplace" else "")
+        or (_goal_defect(item) if kind == "goal" else "")
+        or _reserved_defect(kind, item.name, plugin)
+    )
+
+
+def _layout_defect(item: type[Layout]) -> str:
+    if defect := _line_defect(item, "layout", "summary") or _line_defect(item, "layout", "consumer"):
         return defect
-    for attribute in ("summary", "consumer"):
-        text = getattr(item, attribute, None)
-        if not isinstance(text, str) or not text.strip() or "\n" in text:
-            return f"layout {item.name} needs a {attribute} of one line"
     if not isinstance(getattr(item, "opener", None), Path):
         return f"layout {item.name}: 'opener' must be the path of a Python file"
-    return _options_defect(item, "layout") or _reserved_defect("layout", item.name, plugin)
+    return _options_defect(item, "layout")
 
 
-def workplace_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` is no class of clusters."""
-    defect = _class_defect(item, Cluster) or _name_defect(item, f"class {item.__qualname__}")
-    if defect:
-        return defect
-    if not isinstance(item.schemes, tuple) or not all(isinstance(scheme, str) for scheme in item.schemes):
-        return f"workplace {item.name}: 'schemes' must be a tuple of texts, not {item.schemes!r}"
-    return _reserved_defect("workplace", item.name, plugin)
+def _cluster_defect(item: type[Cluster]) -> str:
+    if isinstance(item.schemes, tuple) and all(isinstance(scheme, str) for scheme in item.schemes):
+        return ""
+    return f"workplace {item.name}: 'schemes' must be a tuple of texts, not {item.schemes!r}"
 
 
-def goal_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` is no class of goals with a clock of its own."""
-    defect = _class_defect(item, Goal) or _name_defect(item, f"class {item.__qualname__}")
-    if defect:
-        return defect
+def _goal_defect(item: type[Goal]) -> str:
     if item.basis is not Basis.CLOCK or item.clock is Goal.clock:
         return f"goal {item.name} has no clock of its own: it must define 'clock', and leave 'basis' as it is"
-    if not isinstance(getattr(item, "summary", None), str) or not item.summary.strip() or "\n" in item.summary:
-        return f"goal {item.name} needs a summary of one line"
     if not isinstance(item.words, Words):
         return f"goal {item.name}: 'words' must be Words, not {_described(item.words)}"
-    return _reserved_defect("goal", item.name, plugin)
-
-
-def origin_defect(item: Any, plugin: PluginInfo) -> str:
-    """Returns why ``item`` is no class of origins."""
-    defect = _class_defect(item, Origin) or _name_defect(item, f"class {item.__qualname__}")
-    return defect or _reserved_defect("origin", item.name, plugin)
+    return _line_defect(item, "goal", "summary")
 
 
 def command_defect(item: Any, plugin: PluginInfo) -> str:
@@ -145,12 +125,10 @@ def command_verb(item: Command | str) -> str:
 def _reserved_defect(kind: str, name: str, plugin: PluginInfo) -> str:
     """Returns why a plugin may not use a name that users know as another's, or nothing."""
     owner = RESERVED_NAMES[kind].get(name, plugin.name)
-    if owner == plugin.name:
-        return ""
-    return f"{kind} {name} is reserved for plugin {owner}: call it {plugin.name}-{name}"
+    return "" if owner == plugin.name else f"{kind} {name} is reserved for plugin {owner}: call it {plugin.name}-{name}"
 
 
-def _class_defect(item: Any, base: type) -> str:
+def _base_defect(item: Any, base: type) -> str:
     if not inspect.isclass(item) or not issubclass(item, base):
         return f"returned {_described(item)}, not a subclass of {base.__name__}"
     missing = sorted(getattr(item, "__abstractmethods__", ()))
@@ -164,24 +142,28 @@ def _name_defect(item: Any, where: str) -> str:
     return f"{where} has the name {name!r}; names are in lower case, e.g. 'onnxruntime'"
 
 
+def _line_defect(item: Any, kind: str, attribute: str) -> str:
+    text = getattr(item, attribute, None)
+    is_line = isinstance(text, str) and text.strip() and "\n" not in text
+    return "" if is_line else f"{kind} {item.name} needs a {attribute} of one line"
+
+
 def _attribute_defect(item: AnyPass) -> str:
-    summary = getattr(item, "summary", None)
-    if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
-        return f"pass {item.name} needs a summary of one line"
+    if defect := _line_defect(item, "pass", "summary"):
+        return defect
     for attribute in ("before", "after"):
         names = getattr(item, attribute)
         if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
             return f"pass {item.name}: '{attribute}' must be a tuple of pass names, not {names!r}"
-    return _options_defect(item) or (_pass_defect(item) if issubclass(item, Pass) else "")
+    return _options_defect(item, "pass") or (_pass_defect(item) if issubclass(item, Pass) else "")
 
 
-def _options_defect(item: AnyPass | type[Layout], kind: str = "pass") -> str:
-    where = f"{kind} {item.name}: 'options'"
-    if isinstance(item.options, str) and not FUNCTION_NAME.fullmatch(item.options):
-        return f"{where} must be a class or 'package.module:Class', not {item.options!r}"
-    if not isinstance(item.options, str | type):
-        return f"{where} must be a class or 'package.module:Class', not {_described(item.options)}"
-    return ""
+def _options_defect(item: AnyPass | type[Layout], kind: str) -> str:
+    options = item.options
+    if isinstance(options, type) or (isinstance(options, str) and FUNCTION_NAME.fullmatch(options)):
+        return ""
+    found = repr(options) if isinstance(options, str) else _described(options)
+    return f"{kind} {item.name}: 'options' must be a class or 'package.module:Class', not {found}"
 
 
 def _pass_defect(item: type[Pass]) -> str:

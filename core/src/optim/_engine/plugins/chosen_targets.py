@@ -98,45 +98,35 @@ def choose_targets(registry: Registry, text: str, *, here: bool = True, beside: 
             f"--target auto, or --target {','.join(name for name in names if name != AUTO_TARGET)}",
         )
     if names == [AUTO_TARGET]:
-        competing = [one for one in registry.targets().values() if _competes(one)]
+        known = registry.targets()
+        competing = [name for name, one in known.items() if one.timed and one.local and not one.runs_sources]
         return replace(_of_several(registry, competing, here=here), auto=True)
     if len(names) == 1:
         target = require_target(registry, names[0], beside=beside, here=here)
         return ChosenTargets(target, (target,))
-    return _of_several(registry, [_timed(require_target(registry, name, here=False)) for name in names], here=here)
+    for name in names:
+        target = require_target(registry, name, here=False)
+        if not target.timed:
+            raise OptimError.usage(
+                "not-timed",
+                f"nothing can be timed on target {target.name}",
+                f"of several targets the fastest is delivered; {target.remark or 'on this one time means nothing'}",
+                f"name it alone: --target {target.name}",
+            )
+    return _of_several(registry, names, here=here)
 
 
-def _competes(target: Target) -> bool:
-    return target.timed and target.local and not target.runs_sources
-
-
-def _timed(target: Target) -> Target:
-    """A target that may be one of several.
-
-    Raises:
-        OptimError[not-timed]: it cannot be timed.
-    """
-    if target.timed:
-        return target
-    raise OptimError.usage(
-        "not-timed",
-        f"nothing can be timed on target {target.name}",
-        f"of several targets the fastest is delivered; {target.remark or 'on this one time means nothing'}",
-        f"name it alone: --target {target.name}",
-    )
-
-
-def _baseline_name(registry: Registry, targets: Sequence[Target]) -> str:
+def _baseline(registry: Registry, targets: Sequence[Target]) -> Target:
     """The CPU as the first of the targets names it, with its threads; else as it is, and where it is none the first."""
     for one in targets:
         if one.name.partition(":")[0] == BASELINE_TARGET:
-            return one.name
+            return one
     found = registry.targets().get(BASELINE_TARGET)
-    return targets[0].name if found is None or registry.unavailable(found) else found.name
+    return targets[0] if found is None or registry.unavailable(found) else registry.target(BASELINE_TARGET)
 
 
-def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> ChosenTargets:
-    known = [registry.target(target.name) for target in targets]
+def _of_several(registry: Registry, names: Sequence[str], *, here: bool) -> ChosenTargets:
+    known = [registry.target(name) for name in names]
     absent = {target.name: reason for target in known if (reason := registry.unavailable(target))}
     usable = tuple(target for target in known if target.name not in absent)
     if not usable and here:
@@ -147,8 +137,7 @@ def _of_several(registry: Registry, targets: list[Target], *, here: bool) -> Cho
             "optim targets",
             status=ExitStatus.TARGET_UNAVAILABLE,
         )
-    baseline = registry.target(_baseline_name(registry, usable or tuple(known)))
-    return ChosenTargets(baseline, tuple(baseline if one.name == baseline.name else one for one in usable), absent)
+    return ChosenTargets(_baseline(registry, usable or known), usable, absent)
 
 
 def _reasons(absent: Mapping[str, str]) -> str:

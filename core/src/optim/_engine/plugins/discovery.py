@@ -14,8 +14,7 @@ import sys
 import traceback
 from collections.abc import Collection
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 
 import pluggy
 from stevedore.extension import Extension, ExtensionManager
@@ -47,40 +46,7 @@ def discover(manager: pluggy.PluginManager | None = None, *, only: Collection[st
 
 def installed_names() -> list[str]:
     """Names of the installed plugins, none of them loaded."""
-    return sorted({entry.name for entry in entry_points()})
-
-
-def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Returns the entry points of all plugins. They are read again only if a package came, went or changed.
-
-    ``importlib.metadata`` reads a file of each installed package: 8 ms of processor time for a hundred of them.
-    """
-    folders = [(Path(folder), _changed_ns(Path(folder))) for folder in sys.path]
-    files = [(file, _changed_ns(file)) for folder in folders for file in _naming(*folder)]
-    return _entry_points((*folders, *files), tuple(map(id, sys.meta_path)))
-
-
-@lru_cache(maxsize=1)
-def _entry_points(
-    seen: tuple[tuple[Path, int], ...], finders: tuple[int, ...]
-) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Reads the entry points; the key of the cache is what they are read from, with the times of its last changes."""
-    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
-
-
-@lru_cache(maxsize=64)
-def _naming(folder: Path, changed_ns: int) -> list[Path]:
-    """Returns the files that may name entry points of the packages in a folder, as it was at that change."""
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [one / "entry_points.txt" for one in inside if one.suffix in (".dist-info", ".egg-info")]
-
-
-def _changed_ns(path: Path) -> int:
-    """Returns when a file was written last, or something came into a folder or left it; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except (OSError, ValueError):
-        return 0
+    return sorted({entry.name for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)})
 
 
 def plugin_failed(plugin: LoadedPlugin, what: str = "") -> OptimError:
@@ -111,7 +77,7 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         package_of = cache(_package)  # one may bring many plugins
         found = [
             (replace(package_of(entry.dist), name=entry.name, entry_point=entry.value), entry)
-            for entry in entry_points()
+            for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
             if self._only is None or entry.name in self._only
         ]
         found.sort(key=lambda one: (one[0].name, one[0].package, one[0].entry_point))
@@ -140,28 +106,21 @@ class _Plugins(ExtensionManager):  # type: ignore[misc]  # older stevedores have
         try:
             with limited(info.name, "loading"):
                 implementation = super()._load_one_plugin(entry, *how).plugin
-            info = replace(info, location=_source_of(entry) or info.location)
+            source = getattr(sys.modules.get(entry.module), "__file__", None)
+            info = replace(info, location=source or info.location)
             plugin = register(self._manager, info, implementation)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may raise anything, and must cost only itself
             missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-            return LoadedPlugin(info, State.FAILED, _why(error), traceback.format_exc(), missing_module=missing)
-        slow = _slow_start(_heavy_modules() - before) if plugin.state is State.OK else ()
-        return replace(plugin, warnings=(*plugin.warnings, *slow))
-
-
-def _why(error: BaseException) -> str:
-    """Returns why loading failed, in one line."""
-    late = ": every command would wait for it" if isinstance(error, TookTooLongError) else ""
-    return f"{error}{late}" if isinstance(error, UnrulyError) else describe_exception(error)
-
-
-def _slow_start(imported: Collection[str]) -> tuple[str, ...]:
-    """A word about what loading the plugin brought in; one that another plugin brought before is that one's."""
-    if not imported:
-        return ()
-    return (f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that",)
+            late = ": every command would wait for it" if isinstance(error, TookTooLongError) else ""
+            why = f"{error}{late}" if isinstance(error, UnrulyError) else describe_exception(error)
+            return LoadedPlugin(info, State.FAILED, why, traceback.format_exc(), missing_module=missing)
+        imported = _heavy_modules() - before  # what another plugin brought before is that one's
+        if plugin.state is not State.OK or not imported:
+            return plugin
+        slow = f"imports {', '.join(sorted(imported))} while it loads, and every command waits for that"
+        return replace(plugin, warnings=(*plugin.warnings, slow))
 
 
 def _package(dist: importlib.metadata.Distribution | None) -> PluginInfo:
@@ -178,10 +137,6 @@ def _is_editable(dist: importlib.metadata.Distribution) -> bool:
         return bool(json.loads(dist.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False))
     except (ValueError, AttributeError):
         return False
-
-
-def _source_of(entry: importlib.metadata.EntryPoint) -> str | None:
-    return getattr(sys.modules.get(entry.module), "__file__", None)
 
 
 def _heavy_modules() -> frozenset[str]:

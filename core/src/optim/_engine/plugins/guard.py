@@ -1,9 +1,8 @@
 """Limits on code of a plugin in the process of a command: its time, and its exits. For its prints see ``stdout.py``.
 
-Loading, answering a
-hook and probing for a device have a limit. On the main thread a clock interrupts Python code, also one that sleeps or
-waits for a child. What hangs inside a library cannot be interrupted: then the process says which plugin it is. A
-command's own process ends with that; the program of somebody who imports optim goes on.
+Loading, answering a hook and probing for a device have a limit. On the main thread a clock interrupts Python code, also
+one that sleeps or waits for a child. What hangs inside a library cannot be interrupted: then the process says which
+plugin it is. A command's own process ends with that; the program of somebody who imports optim goes on.
 
 ``sys.exit`` and ``os._exit`` are refused: the command would end in silence, and its status could be 0. An exit from C
 cannot be.
@@ -50,10 +49,6 @@ class TookTooLongError(UnrulyError):
     """It did not come back in time."""
 
 
-class EndsProgramError(UnrulyError):
-    """It called for the end of the program."""
-
-
 def limit_s() -> float:
     """Seconds that a plugin has, as the environment says."""
     try:
@@ -82,7 +77,7 @@ def limited(plugin: str, doing: str) -> Iterator[None]:
 
     Raises:
         TookTooLongError: it did.
-        EndsProgramError: it wanted to.
+        UnrulyError: it wanted to.
     """
     seconds = limit_s()
     late = f"{doing} did not end within {seconds:.3g} s"
@@ -99,7 +94,7 @@ def outliving(doing: str) -> Iterator[None]:
         doing: what runs inside, for errors: ``loading``.
 
     Raises:
-        EndsProgramError: it called ``sys.exit`` or ``os._exit``.
+        UnrulyError: it called ``sys.exit`` or ``os._exit``.
     """
     try:
         with _exits.refused():
@@ -107,7 +102,7 @@ def outliving(doing: str) -> Iterator[None]:
     except SystemExit as error:
         how = "os._exit" if isinstance(error, _RefusedExit) else "SystemExit"
         message = f"{doing} would have ended the program ({how}, status {error.code or 0})"
-        raise EndsProgramError(message) from error
+        raise UnrulyError(message) from error
 
 
 class _RefusedExit(SystemExit):

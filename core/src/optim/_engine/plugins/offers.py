@@ -95,30 +95,20 @@ class HookCaller:
             try:
                 with limited(info.name, hook):
                     answer = implementation.function(*(arguments[name] for name in implementation.argnames))
-                    items = _items(answer)
+                    items = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else None
             except KeyboardInterrupt:
                 raise
-            except UnrulyError as error:
-                self.report(Problem(info, hook, str(error)))
-                continue
-            except BaseException as error:  # a plugin may raise anything, SystemExit too
-                self.report(Problem(info, hook, f"raised {describe_exception(error)}"))
+            except BaseException as error:  # a plugin may raise anything
+                why = str(error) if isinstance(error, UnrulyError) else f"raised {describe_exception(error)}"
+                self.report(Problem(info, hook, why))
                 continue
             if items is None:
-                self.report(Problem(info, hook, f"returned {_short(answer)}, not a sequence"))
+                kind = "None" if answer is None else f"something of type {type(answer).__name__}"
+                self.report(Problem(info, hook, f"returned {kind}, not a sequence"))
             else:
                 yield info, items
-
-
-def _items(answer: object) -> list[object] | None:
-    """The answer's items, or None where it is no sequence."""
-    return list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else None
 
 
 def _subject(item: object) -> str:
     name = getattr(item, "name", "")
     return name if isinstance(name, str) else ""
-
-
-def _short(value: object) -> str:
-    return "None" if value is None else f"something of type {type(value).__name__}"

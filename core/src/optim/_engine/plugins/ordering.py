@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
+from typing import TypeAlias
 
 from optim._engine.plugins.offers import OfferedPass
 from optim.errors import OptimError
@@ -34,12 +35,8 @@ class OrderedPass:
         return self.offered.name
 
 
-@dataclass(frozen=True, slots=True)
-class _Constraints:
-    """Who must come before whom, and who says so."""
-
-    by_name: Mapping[str, OfferedPass]
-    said_by: dict[tuple[str, str], str] = field(default_factory=dict)
+SaidBy: TypeAlias = dict[tuple[str, str], str]
+"""Which pass says that the first of two must come before the second."""
 
 
 def order(passes: Iterable[OfferedPass]) -> list[OrderedPass]:
@@ -48,14 +45,14 @@ def order(passes: Iterable[OfferedPass]) -> list[OrderedPass]:
     Raises:
         OptimError[order-cycle]: what the passes ask for contradicts itself; names both ends and their packages.
     """
-    constraints = _Constraints(_by_name(passes))
-    for name, offered in constraints.by_name.items():
-        after, before = _meant(offered, constraints.by_name)
+    by_name, said_by = _by_name(passes), SaidBy()
+    for name, offered in by_name.items():
+        after, before = _meant(offered, by_name)
         for other in chain(*after.values()):
-            constraints.said_by.setdefault((other, name), name)
+            said_by.setdefault((other, name), name)
         for other in chain(*before.values()):
-            constraints.said_by.setdefault((name, other), name)
-    return [OrderedPass(constraints.by_name[name], _reasons(name, constraints)) for name in _sorted(constraints)]
+            said_by.setdefault((name, other), name)
+    return [OrderedPass(by_name[name], _reasons(name, said_by)) for name in _sorted(by_name, said_by)]
 
 
 def unresolved_names(passes: Iterable[OfferedPass]) -> dict[str, tuple[str, ...]]:
@@ -86,14 +83,14 @@ def _meant(offered: OfferedPass, by_name: Mapping[str, OfferedPass]) -> tuple[di
     return {name: passes_of(name, before) for name in after}, {name: passes_of(name, after) for name in before}
 
 
-def _sorted(constraints: _Constraints) -> list[str]:
-    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(constraints.by_name, ()))
-    for first, second in sorted(constraints.said_by):
+def _sorted(by_name: Mapping[str, OfferedPass], said_by: SaidBy) -> list[str]:
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(by_name, ()))
+    for first, second in sorted(said_by):
         sorter.add(second, first)
     try:
         sorter.prepare()
     except CycleError as error:
-        raise _cycle(error.args[1], constraints) from None
+        raise _cycle(error.args[1], by_name, said_by) from None
     ready: list[str] = []
     names: list[str] = []
     while sorter.is_active():
@@ -104,30 +101,29 @@ def _sorted(constraints: _Constraints) -> list[str]:
     return names
 
 
-def _reasons(name: str, constraints: _Constraints) -> tuple[str, ...]:
-    reasons = []
-    for (first, second), speaker in sorted(constraints.said_by.items()):
-        if name == second:
-            reasons.append(f"after {first}" + ("" if speaker == name else f", as {speaker} asks"))
-        elif name == first:
-            reasons.append(f"before {second}" + ("" if speaker == name else f", as {speaker} asks"))
+def _reasons(name: str, said_by: SaidBy) -> tuple[str, ...]:
+    reasons = [
+        (f"after {first}" if name == second else f"before {second}") + ("" if one == name else f", as {one} asks")
+        for (first, second), one in sorted(said_by.items())
+        if name in (first, second)
+    ]
     return tuple(reasons) or ("by name: nothing orders it",)
 
 
-def _cycle(names: Sequence[str], constraints: _Constraints) -> OptimError:
+def _cycle(names: Sequence[str], by_name: Mapping[str, OfferedPass], said_by: SaidBy) -> OptimError:
     """The error for a cycle; ``names`` starts and ends with the same pass, each one before the next."""
     turn = names.index(min(names[:-1]))
     ring = [*names[:-1][turn:], *names[:-1][:turn]]
     steps, releases, plugins = [], [], []
     for first, second in zip(ring, [*ring[1:], ring[0]], strict=True):
-        speaker = constraints.by_name[constraints.said_by[first, second]]
+        speaker = by_name[said_by[first, second]]
         side = f"before {second}" if speaker.name == first else f"after {first}"
         if first == second:
             side = "before or after itself"
         steps.append(f"{speaker.name} ({speaker.plugin.release}) asks to run {side}")
         releases.append(speaker.plugin.release)
         plugins.append(speaker.plugin.name)
-    stage = constraints.by_name[ring[0]].stage
+    stage = by_name[ring[0]].stage
     return OptimError.usage(
         "order-cycle",
         f"{' and '.join(ring)} of stage {stage} cannot be ordered",

@@ -44,10 +44,7 @@ class Permission:
         if plugin.name in self.disabled:
             return f"by {DISABLE_VARIABLE}"
         names = {plugin.name, f"{plugin.package}/{plugin.name}"}
-        for origin, allowed in self.allowed:
-            if not names & allowed:
-                return f"not allowed by {origin}"
-        return ""
+        return next((f"not allowed by {origin}" for origin, allowed in self.allowed if not names & allowed), "")
 
 
 def current_permission() -> Permission:
@@ -56,18 +53,17 @@ def current_permission() -> Permission:
     Raises:
         OptimError[bad-allow-list]: the configuration cannot be read: nothing is allowed by mistake.
     """
-    allowed = []
     path = allow_file()
-    if (names := _read(path)) is not None:
-        allowed.append((str(path), frozenset(names)))
+    names = _read(path)
+    allowed = [] if names is None else [(str(path), frozenset(names))]
     if _ALLOW_VARIABLE in os.environ:
         allowed.append((_ALLOW_VARIABLE, _split(_ALLOW_VARIABLE)))
-    return Permission(_split(DISABLE_VARIABLE), tuple(allowed))
+    return Permission(disabled_names(), tuple(allowed))
 
 
 def disable(names: Iterable[str]) -> None:
     """Disable plugins for this process and every process that it starts."""
-    os.environ[DISABLE_VARIABLE] = ",".join(sorted({*_split(DISABLE_VARIABLE), *names}))
+    os.environ[DISABLE_VARIABLE] = ",".join(sorted({*disabled_names(), *names}))
 
 
 def disabled_names() -> frozenset[str]:

@@ -107,7 +107,7 @@ class Registry:
         found = [
             replace(offer, value=OfferedPass(offer.value, stage, offer.plugin))
             for stage in Stage
-            for offer in self._hooks.ask(stage.hook, partial(_pass_check, stage), _name, target=target)
+            for offer in self._hooks.ask(stage.hook, partial(checks.pass_defect, stage), _name, target=target)
         ]
         passes = [offer.value for offer in self._without_rivals(found, "pass")]
         passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
@@ -211,10 +211,12 @@ class Registry:
         Raises:
             OptimError[unknown-plugin]: none is installed; lists the near ones.
         """
-        for plugin in self.plugins:
-            if plugin.name == name:
-                return plugin
+        if (plugin := self._found(name)) is not None:
+            return plugin
         raise unknown_name("plugin", name, (plugin.name for plugin in self.plugins), fix="optim plugins list")
+
+    def _found(self, name: str) -> LoadedPlugin | None:
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
     def require_plugin(self, name: str, what: str) -> None:
         """Refuse what needs one of optim's own plugins that is not there.
@@ -227,16 +229,16 @@ class Registry:
             OptimError[plugin-missing]: it is not installed; says what to install.
             OptimError[plugin-failed]: it cannot be used.
         """
-        for plugin in self.plugins:
-            if plugin.name == name and plugin.implementation is None:
-                raise plugin_failed(plugin, what)
-        if all(plugin.name != name for plugin in self.plugins):
+        plugin = self._found(name)
+        if plugin is None:
             raise OptimError.usage(
                 "plugin-missing",
                 what,
                 f"plugin {name} is not installed",
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
+        if plugin.implementation is None:
+            raise plugin_failed(plugin, what)
 
     def find_part(self, part: EnginePart[T]) -> T | None:
         """Makes what one of optim's own plugins does for core; None where no plugin does it."""
@@ -277,10 +279,12 @@ class Registry:
             OptimError[unknown-pass]: its plugin is not installed; says what to install. Also unknown-target and so on.
         """
         what = f"{kind} {name} cannot be used"
-        for plugin in self.plugins:
-            if kind == "pass" and plugin.name == name.partition(".")[0] and plugin.implementation is None:
-                raise plugin_failed(plugin, what)
-        hooks = {stage.hook for stage in Stage} if kind == "pass" else {f"optim_{kind}s"}
+        is_pass = kind == "pass"
+        owner = name.partition(".")[0] if is_pass else RESERVED_NAMES.get(kind, {}).get(name, "")
+        plugin = self._found(owner)
+        if is_pass and plugin is not None and plugin.implementation is None:
+            raise plugin_failed(plugin, what)
+        hooks = {stage.hook for stage in Stage} if is_pass else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
                 raise OptimError.usage(
@@ -290,8 +294,7 @@ class Registry:
                     f"optim plugins show {problem.plugin.name}",
                     problem.plugin.release,
                 )
-        owner = name.partition(".")[0] if kind == "pass" else RESERVED_NAMES.get(kind, {}).get(name, "")
-        if owner in _FOLDERS and all(plugin.name != owner for plugin in self.plugins):
+        if owner in _FOLDERS and plugin is None:
             error = unknown_name(
                 kind,  # errors: unknown-target, unknown-backend, unknown-metric, unknown-layout
                 name,
@@ -360,10 +363,6 @@ class Registry:
         return kept
 
 
-def _pass_check(stage: Stage, item: Any, plugin: Any) -> str:
-    return checks.pass_defect(item, stage, plugin)
-
-
 def _may_be_of(kind: str, name: str, plugin: str) -> bool:
     """Whether a name is one that this plugin would have, were it loaded."""
     return RESERVED_NAMES.get(kind, {}).get(name, "") == plugin or _begins_with(name, plugin)
@@ -394,12 +393,8 @@ _WHERE_LISTED = {
 
 _KINDS: dict[str, tuple[Check, Callable[[Any], str]]] = {
     "target": (checks.target_defect, _name),
-    "backend": (checks.backend_defect, _name),
     "metric": (checks.metric_defect, _name),
-    "layout": (checks.layout_defect, _name),
     "command": (checks.command_defect, checks.command_verb),
-    "workplace": (checks.workplace_defect, _name),
-    "goal": (checks.goal_defect, _name),
-    "origin": (checks.origin_defect, _name),
+    **{kind: (partial(checks.class_defect, kind), _name) for kind in checks.BASES},
     **dict.fromkeys(ENGINE_PARTS, (checks.function_defect, str)),
 }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from optim._engine.plugins.offers import Offer, OfferedPass
+from optim._engine.plugins.offers import OfferedPass
 from optim._engine.plugins.ordering import order, unresolved_names
 from optim._engine.plugins.plugin import LoadedPlugin, Problem, State
 from optim._engine.plugins.registry import Registry
@@ -35,6 +35,11 @@ class SurveyedPass:
     place: int
     unresolved: tuple[str, ...]
 
+    @property
+    def running(self) -> tuple[int, int]:
+        """What passes are sorted by in the order in which they run."""
+        return tuple(Stage).index(self.offered.stage), self.place
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyedPlugin:
@@ -44,12 +49,14 @@ class SurveyedPlugin:
         plugin: as loaded; ``unavailable`` where it adds targets and none of them can be used here, ``not-installed``
             where it is isolated and has no environment.
         names: of what else it adds than passes, by kind: ``targets``, ``backends`` and so on.
+        environment: of an isolated plugin, if it is there and fits the plugin's version.
     """
 
     plugin: LoadedPlugin
     passes: tuple[SurveyedPass, ...]
     names: Mapping[str, tuple[str, ...]]
     problems: tuple[Problem, ...]
+    environment: Environment | None
 
     @property
     def runs(self) -> str:
@@ -57,13 +64,6 @@ class SurveyedPlugin:
         if self.plugin.implementation is None:
             return ""
         return "isolated" if self.plugin.isolation else "here"
-
-    @property
-    def environment(self) -> Environment | None:
-        """The environment of an isolated plugin, where it is there and fits the plugin's version."""
-        from optim.isolation.environments import find_environment
-
-        return find_environment(self.plugin.isolation) if self.plugin.isolation else None
 
 
 def survey_passes(registry: Registry) -> list[SurveyedPass]:
@@ -92,33 +92,36 @@ def survey_passes(registry: Registry) -> list[SurveyedPass]:
 
 def survey_plugins(registry: Registry) -> list[SurveyedPlugin]:
     """Every plugin with everything it offers, by name and then by package."""
-    passes = survey_passes(registry)
-    kinds = {f"{kind}s": registry.offered(kind) for kind in _KINDS}
-    return [_surveyed(plugin, registry, passes, kinds) for plugin in registry.plugins]
-
-
-def _surveyed(
-    plugin: LoadedPlugin, registry: Registry, passes: list[SurveyedPass], kinds: Mapping[str, Mapping[str, Offer]]
-) -> SurveyedPlugin:
-    names = {
-        kind: tuple(name for name, offer in offers.items() if offer.plugin == plugin.info)
-        for kind, offers in kinds.items()
-    }
-    return SurveyedPlugin(
-        _seen_here(plugin, registry, names["targets"]),
-        tuple(one for one in passes if one.offered.plugin == plugin.info),
-        names=names,
-        problems=tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
-    )
-
-
-def _seen_here(plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...]) -> LoadedPlugin:
-    """Returns the plugin; of one that cannot be used on this machine, with another state and the reason."""
     from optim.isolation.environments import find_environment
 
+    passes = survey_passes(registry)
+    kinds = {f"{kind}s": registry.offered(kind) for kind in _KINDS}
+    found = []
+    for plugin in registry.plugins:
+        names = {
+            kind: tuple(name for name, offer in offers.items() if offer.plugin == plugin.info)
+            for kind, offers in kinds.items()
+        }
+        environment = find_environment(plugin.isolation) if plugin.isolation else None
+        found.append(
+            SurveyedPlugin(
+                _seen_here(plugin, registry, names["targets"], environment),
+                tuple(one for one in passes if one.offered.plugin == plugin.info),
+                names,
+                tuple(problem for problem in registry.problems if problem.plugin == plugin.info),
+                environment,
+            )
+        )
+    return found
+
+
+def _seen_here(
+    plugin: LoadedPlugin, registry: Registry, targets: tuple[str, ...], environment: Environment | None
+) -> LoadedPlugin:
+    """Returns the plugin; of one that cannot be used on this machine, with another state and the reason."""
     if plugin.state is not State.OK:
         return plugin
-    if plugin.isolation is not None and find_environment(plugin.isolation) is None:
+    if plugin.isolation is not None and environment is None:
         why = f"it has no environment that fits its version: optim plugins install {plugin.name}"
         return replace(plugin, state=State.NOT_INSTALLED, reason=why)
     reasons = [registry.unavailable(registry.target(name)) for name in targets]

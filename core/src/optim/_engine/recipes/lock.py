@@ -9,7 +9,6 @@ from typing import Any
 
 import tomlkit
 from pydantic import BaseModel, ConfigDict, Field
-from tomlkit.items import AoT, Table
 
 from optim._engine.recipes.recipe import BudgetTable, Recipe, recipe_from
 from optim._engine.recipes.toml import read_toml, validate
@@ -180,29 +179,14 @@ def lock_text(lock: Lock) -> str:
     for line in _OPENING.format(file_name=lock.source.file_name).splitlines():
         document.add(tomlkit.comment(line))
     document.add(tomlkit.nl())
-    values = lock.model_dump(mode="json", exclude_none=True, exclude={"passes"})
-    for name in sorted(values, key=lambda name: isinstance(values[name], dict)):  # TOML has tables last
-        if name == "session" and lock.passes:
-            document.add("passes", _passes(lock.passes))
-        document.add(name, _table(values[name]) if isinstance(values[name], dict) else values[name])
-    return tomlkit.dumps(document)
-
-
-def _passes(passes: tuple[LockedPass, ...]) -> AoT:
-    tables = tomlkit.aot()
-    for locked in passes:
-        values = locked.model_dump(mode="json")
-        table = _table({key: value for key, value in values.items() if key != "options" and (value or key != "none")})
+    values = lock.model_dump(mode="json", exclude_none=True)
+    for step in values["passes"]:
         options = tomlkit.inline_table()
-        options.update(values["options"])
-        table.add("options", options)
-        tables.append(table)
-    return tables
-
-
-def _table(values: dict[str, Any]) -> Table:
-    """A table; what is nested in it becomes a table of its own."""
-    table = tomlkit.table()
-    for key, value in values.items():
-        table.add(key, _table(value) if isinstance(value, dict) else value)
-    return table
+        options.update(step.pop("options"))
+        step["options"] = options
+        if not step["none"]:
+            del step["none"]
+    for name in sorted(values, key=lambda name: isinstance(values[name], dict | list)):  # TOML has tables last
+        if values[name] != []:
+            document.add(name, tomlkit.item(values[name]))
+    return tomlkit.dumps(document)

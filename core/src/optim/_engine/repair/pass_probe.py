@@ -16,7 +16,6 @@ from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Request
 from optim._engine.plugins.registry import load_registry
-from optim._engine.repair.isolate import find_places
 from optim.arrays import Feeds
 from optim.backend import Session
 from optim.context import MeasuringContext
@@ -36,6 +35,7 @@ class PassProbe:
         request: the pass with its options, the model it is applied to, and what that is compared with.
         nodes: names of what the pass can leave alone, in graph order, without those that its options leave alone.
         refinable: names of nodes that its option ``finer`` can compute in a precision between.
+        calibrates: whether the pass needs samples.
     """
 
     def __init__(self, request: Request) -> None:
@@ -45,31 +45,19 @@ class PassProbe:
         self._pass = pass_class()
         self._backend = request.comparison.place.backend()
         self._feeds = self._comparison.reference.feed_set()
-        known = "keep" in options_class(pass_class).model_fields
-        options = parse_options(pass_class, request.options)
+        self.calibrates = self._pass.calibrates
         self._measured: dict[str, dict[str, Any]] = {}
-        self._kept = tuple(getattr(options, "keep", ())) if known else ()
-        names = dict.fromkeys(self._pass.keepable(request.model, options)) if known else ()
+        has, options = options_class(pass_class).model_fields, parse_options(pass_class, request.options)
+        self._kept = tuple(getattr(options, "keep", ())) if "keep" in has else ()
+        names = dict.fromkeys(self._pass.keepable(request.model, options)) if "keep" in has else ()
         self.nodes = tuple(name for name in names if name not in self._kept)
-        has_finer = "finer" in options_class(pass_class).model_fields
-        self._finer = tuple(getattr(options, "finer", ())) if has_finer else ()
-        between = self._pass.refinable(request.model, options) if has_finer else ()
+        self._finer = tuple(getattr(options, "finer", ())) if "finer" in has else ()
+        between = self._pass.refinable(request.model, options) if "finer" in has else ()
         self.refinable = frozenset(between) - {*self._kept, *self._finer}
 
     def applicable(self) -> Applicable:
         """What the pass says of the model."""
         return self._pass.applicable(self.request.model, self.request.target)
-
-    def chained(self) -> tuple[str, ...]:
-        """Convolutions whose results stay integers for the next, in graph order.
-
-        There are none for a pass that needs no samples: it finds ranges of activations while the model runs, of floats.
-        """
-        if not self._pass.calibrates:
-            return ()
-        return tuple(
-            place.name for place in find_places(self.request.model.ir(), self.nodes) if place.operator == "Conv"
-        )
 
     def __enter__(self) -> PassProbe:
         self._scratch = TemporaryDirectory(dir=self.request.store.parent, prefix="scratch-")

@@ -13,25 +13,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.repair.choose import BY_COSTS, Question, choose
-from optim._engine.repair.costs import Costs, NodeCost, costs_of
-from optim._engine.repair.found import (
+from optim._engine.repair.choose import (
     A_LITTLE,
+    BY_COSTS,
     MOST_WORK_KEPT,
     SHARE_TO_LEARN,
     NodePrecisions,
     OutOfEvaluations,
     Prices,
+    Question,
     Repair,
+    choose,
 )
+from optim._engine.repair.costs import Costs, NodeCost, costs_of
 from optim._engine.repair.pass_probe import PassProbe
-from optim._engine.repair.replay import NoReplay, Replay
+from optim._engine.repair.replay import NoReplay, Replay, find_places
 from optim.errors import OptimError
 from optim.jobs.talk import Channel
 from optim.jobs.wire import to_wire
@@ -80,10 +82,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to keep, or None where nothing was found in time; ``note`` says how it was looked for."""
+    """What to keep, or None where nothing was found in time."""
 
     repair: Repair | None
-    note: str = ""
 
 
 JOB = Job(__name__, Request, Answer)
@@ -95,74 +96,85 @@ def run(request: Request, channel: Channel) -> Answer:
     with ExitStack() as stack:
         probe = stack.enter_context(PassProbe(request.candidate))
         if not probe.nodes:
-            return Answer(None, "the pass names no node that it can leave as it is")
-        measured = _Measured(probe, request, deadline, channel, request.candidate.samples, chained=probe.chained())
+            return Answer(None)
+        measured = _Measured(probe, request, deadline, channel, request.candidate.samples, chained=_chained(probe))
         try:
-            return _repaired(request, measured, stack)
-        except OptimError as error:
+            return Answer(_repaired(measured, stack))
+        except OptimError:
             if measured.best is None:
                 raise
-            return Answer(measured.best, f"ended by an error: {error.what}: {error.cause}")
+            return Answer(measured.best)
 
 
-def _repaired(request: Request, measured: _Measured, stack: ExitStack) -> Answer:
+def _chained(probe: PassProbe) -> tuple[str, ...]:
+    """Convolutions whose results stay integers for the next, in graph order.
+
+    There are none for a pass that needs no samples: it finds ranges of activations while the model runs, of floats.
+    """
+    if not probe.calibrates:
+        return ()
+    return tuple(one.name for one in find_places(probe.request.model.ir(), probe.nodes) if one.operator == "Conv")
+
+
+def _repaired(measured: _Measured, stack: ExitStack) -> Repair | None:
     probe = measured.probe
-    known = Costs(request.costs).elsewhere(probe.nodes, probe.refinable)
+    known = Costs(measured.request.costs).elsewhere(probe.nodes, probe.refinable)
     whole = measured.look_for_the_worst() if known is not None else 0.0
-    if known is not None and (found := _by_costs(request, measured, known, whole)) is not None:
-        return Answer(found, "from the node costs of another chain")
+    if known is not None and (found := _by_costs(measured, known, whole)) is not None:
+        return found
     with suppress(OutOfEvaluations):
         if probe.refinable:
             measured.of_finer = measured.drift(frozenset(), probe.refinable)
     if measured.best is not None and measured.left_s < _FEW * measured.evaluation_s:
-        return Answer(measured.best, "no time left for more than one estimate")
+        return measured.best
     whole = whole or measured.look_for_the_worst()
-    replay, note = _replay(probe, measured.samples[:1], stack)
-    measured.work = {name: error.work for name, error in replay.errors.items()} if replay else {}
-    if replay is not None and not probe.refinable:
-        _guess_by_errors(replay, measured, whole)
-    costs = _costs(replay, request, measured, stack) if replay else None
-    found = _search_on(request, measured, costs, whole) or measured.best
-    return Answer(found and replace(found, estimates=measured.estimates), note)
+    replay, costs = _replay(probe, measured.samples[:1], stack), None
+    if replay is not None:
+        measured.work = {name: error.work for name, error in replay.errors.items()}
+        if not probe.refinable:
+            _guess_by_errors(replay, measured, whole)
+        costs = _costs(replay, measured, stack)
+    found = _search_on(measured, costs, whole) or measured.best
+    return found and replace(found, estimates=measured.estimates)
 
 
-def _by_costs(request: Request, measured: _Measured, known: Costs, whole: float) -> Repair | None:
+def _by_costs(measured: _Measured, known: Costs, whole: float) -> Repair | None:
     """What holds of the sets that costs of another chain propose, without any estimate here; None where none does."""
+    request = measured.request
     measured.work = {name: cost.work for name, cost in request.costs.items() if cost.work > 0}
-    few = _EVALUATIONS_AT_ONCE if request.evaluations is None else BY_COSTS
-    return _search(request, measured, known, whole, few)
+    return _search(measured, known, whole, _EVALUATIONS_AT_ONCE if request.evaluations is None else BY_COSTS)
 
 
-def _search_on(request: Request, measured: _Measured, costs: Costs | None, whole: float) -> Repair | None:
+def _search_on(measured: _Measured, costs: Costs | None, whole: float) -> Repair | None:
     """What :func:`_search` finds, with twice the evaluations as long as it finds nothing and there is time for more."""
-    most = request.evaluations or _EVALUATIONS_AT_ONCE
+    most = measured.request.evaluations or _EVALUATIONS_AT_ONCE
     while True:
         before = measured.count
-        found = _search(request, measured, costs, whole, most)
+        found = _search(measured, costs, whole, most)
         if found is not None or measured.best is not None or measured.left_s <= 0 or measured.count == before:
             return found
         most *= 2
 
 
-def _search(request: Request, measured: _Measured, costs: Costs | None, whole: float, most: int) -> Repair | None:
+def _search(measured: _Measured, costs: Costs | None, whole: float, most: int) -> Repair | None:
     """The cheapest set that ``most`` evaluations find in time and that holds where the gate judges; else None.
 
     While what is found does not hold there, less is aimed at.
     """
-    evaluations, exhaustive = 0, request.evaluations is None
-    before, probe = measured.count, measured.probe
-    nodes, refinable = probe.nodes, frozenset(probe.refinable)
-    asked = Question(nodes, refinable, measured.drift, whole, measured.work, measured.chained, exhaustive)
+    limit, exhaustive = measured.request.limit, measured.request.evaluations is None
+    evaluations, before, probe = 0, measured.count, measured.probe
+    refinable, chained = frozenset(probe.refinable), measured.chained
+    asked = Question(probe.nodes, refinable, measured.drift, whole, measured.work, chained, exhaustive)
     while measured.count - before < most:
         found = choose(asked, costs, measured.aim, most)
         if found is None:
             return None
         evaluations += found.evaluations + 1
-        drift = max(found.drift, measured.judged(found.keep, found.finer))
-        if drift <= request.limit:
+        drift = max(found.drift, measured.judged(NodePrecisions(frozenset(found.keep), frozenset(found.finer))))
+        if drift <= limit:
             rough = exhaustive and measured.left_s <= 0
             return replace(found, drift=drift, evaluations=evaluations, rough=rough)
-        measured.aim *= request.limit / drift * (1 - A_LITTLE)
+        measured.aim *= limit / drift * (1 - A_LITTLE)
     return None
 
 
@@ -194,8 +206,8 @@ class _Measured:
     of_finer: float = math.inf
     aim: float = field(init=False)
     _best: NodePrecisions | None = None
-    _known: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
-    _judged: dict[tuple[frozenset[str], frozenset[str], tuple[int, ...]], float] = field(default_factory=dict)
+    _known: dict[tuple[NodePrecisions, tuple[int, ...]], float] = field(default_factory=dict)
+    _judged: dict[tuple[NodePrecisions, tuple[int, ...]], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.aim = self.request.limit * (1 - A_LITTLE)
@@ -217,30 +229,36 @@ class _Measured:
             OutOfEvaluations: the time for it is over.
             OptimError: the pass or the runtime fails with this set.
         """
-        asked = keep, finer, self.samples
-        if asked not in self._known:
-            if time.monotonic() > self.deadline:
-                raise OutOfEvaluations
-            began = time.monotonic()
-            found: list[float] = []
+        choice = NodePrecisions(keep, finer)
+        asked = choice, self.samples
+        if asked in self._known:
+            return self._known[asked]
+        if self.left_s < 0:
+            raise OutOfEvaluations
+        began = time.monotonic()
+        found: list[float] = []
 
-            def samples() -> Iterator[int]:
-                yield from self.samples
-                self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
-                if max(found) <= self.aim and not self.probe.is_estimate and self._is_cheapest(keep, finer):
-                    yield from self._others
+        def samples() -> Iterator[int]:
+            yield from self.samples
+            self.evaluation_s = max(self.evaluation_s, time.monotonic() - began)
+            if max(found) <= self.aim and not self.probe.is_estimate and self._is_cheapest(choice):
+                yield from self._others
 
-            for _, one in self.probe.drifts(keep, samples(), finer):
-                found.append(one)
-                if self.left_s + _CHECK_S < 0 and len(found) >= len(self.samples):
-                    break
-            drift = self._known[asked] = max(found[: len(self.samples)])
-            if len(found) > len(self.samples):
-                self._judged[asked] = max(found)
-            self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
-            if drift <= self.aim:
-                self._note(keep, finer, drift)
-        return self._known[asked]
+        for _, one in self.probe.drifts(keep, samples(), finer):
+            found.append(one)
+            if self.left_s + _CHECK_S < 0 and len(found) >= len(self.samples):
+                break
+        drift = self._known[asked] = max(found[: len(self.samples)])
+        if len(found) > len(self.samples):
+            self._judged[asked] = max(found)
+        self.channel.event(MEASURED, keep=len(keep), of=len(self.probe.nodes), drift=drift)
+        if drift <= self.aim and self._is_cheapest(choice):
+            judged = max(drift, self.judged(choice))
+            if judged <= self.request.limit:
+                self._best = choice
+                self.best = self._prices.repair(choice, judged, len(self._known), rough=True)
+                self.channel.event(HOLDS, repair=to_wire(self.best))
+        return drift
 
     @property
     def _others(self) -> list[int]:
@@ -252,22 +270,12 @@ class _Measured:
     def _prices(self) -> Prices:
         return Prices(self.probe.nodes, self.work, self.chained)
 
-    def _is_cheapest(self, keep: frozenset[str], finer: frozenset[str]) -> bool:
+    def _is_cheapest(self, choice: NodePrecisions) -> bool:
         """Whether a set gains something, and more than the best so far."""
-        prices, choice = self._prices, NodePrecisions(keep, finer)
-        if prices.share(keep) > MOST_WORK_KEPT:
+        prices = self._prices
+        if prices.share(choice.keep) > MOST_WORK_KEPT:
             return False
         return self._best is None or prices.cost(choice) < prices.cost(self._best)
-
-    def _note(self, keep: frozenset[str], finer: frozenset[str], drift: float) -> None:
-        """Keep and tell a set that holds, where it is the cheapest so far."""
-        if not self._is_cheapest(keep, finer):
-            return
-        drift = max(drift, self.judged(keep, finer))
-        if drift <= self.request.limit:
-            self._best = NodePrecisions(keep, finer)
-            self.best = self._prices.repair(self._best, drift, len(self._known), rough=True)
-            self.channel.event(HOLDS, repair=to_wire(self.best))
 
     def look_for_the_worst(self) -> float:
         """Measure sets on the samples where the candidate drifts most from now on, the worst first; its drift there."""
@@ -285,16 +293,16 @@ class _Measured:
         self.samples = (*worst, *others)[: len(self.request.candidate.samples)]
         return max(self.request.whole, *(drifts[sample] for sample in self.samples if sample in drifts))
 
-    def judged(self, keep: Collection[str], finer: Collection[str]) -> float:
+    def judged(self, choice: NodePrecisions) -> float:
         """The drift where the gate judges: on the target, on all samples that it compares.
 
         What was measured already is not measured again. It ends with the time for it, and with that drift so far.
         """
-        asked = frozenset(keep), frozenset(finer), self.samples
+        asked = choice, self.samples
         if asked not in self._judged:
             samples = [*self.samples, *self._others] if self.probe.is_estimate else self._others
             worst = 0.0
-            for _, drift in self.probe.drifts(keep, samples, finer, on_target=True) if samples else ():
+            for _, drift in self.probe.drifts(choice.keep, samples, choice.finer, on_target=True) if samples else ():
                 worst = max(worst, drift)
                 if self.left_s + _CHECK_S < 0:
                     break
@@ -309,33 +317,33 @@ def _guess_by_errors(replay: Replay, measured: _Measured, whole: float) -> None:
     choose(asked, known, measured.request.limit * _GUESSED_SHARE, 1 + bool(replay.overflowing))
 
 
-def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> tuple[Replay | None, str]:
-    try:
-        return stack.enter_context(Replay(probe, samples, probe.refinable)), ""
-    except NoReplay as reason:
-        return None, f"measured without estimates: {reason}"
+def _replay(probe: PassProbe, samples: Sequence[int], stack: ExitStack) -> Replay | None:
+    """The nodes, replayed on samples; None where this is not possible, so that there are no estimates."""
+    with suppress(NoReplay):
+        return stack.enter_context(Replay(probe, samples, probe.refinable))
+    return None
 
 
-def _costs(replay: Replay, request: Request, measured: _Measured, stack: ExitStack) -> Costs:
+def _costs(replay: Replay, measured: _Measured, stack: ExitStack) -> Costs:
     """What each node costs, by runs of the open model; it is told, so that a repair that is stopped leaves it behind.
 
     A sample tells what nodes do to that sample, and the drift is that of the worst: so many samples are replayed as
     there is time for, the worst first.
     """
-    each = _seconds_of_a_run(replay)
+    seconds, each = measured.request.seconds, _seconds_of_a_run(replay)
     needed_s = each * (1 + len(replay.errors))
     most_s = _FEW * measured.evaluation_s
     if needed_s > most_s:
-        most_s = SHARE_TO_LEARN * min(request.seconds, measured.left_s)
+        most_s = SHARE_TO_LEARN * min(seconds, measured.left_s)
     count = min(len(measured.samples), int(most_s / needed_s))
     while count > 1:
-        more, _ = _replay(measured.probe, measured.samples[:count], stack)
+        more = _replay(measured.probe, measured.samples[:count], stack)
         if more is not None:
             replay, each = more, _seconds_of_a_run(more)
             break
         count //= 2  # they take too much memory
     looks_s = measured.left_s - _FEW * max(each, measured.evaluation_s)
-    until = time.monotonic() + min(looks_s, SHARE_TO_LEARN * request.seconds)
+    until = time.monotonic() + min(looks_s, SHARE_TO_LEARN * seconds)
     ground, may_look = replay.drift(()), lambda _: time.monotonic() < until
     costs = costs_of(replay.errors, ground, lambda name: replay.drift((name,)), may_look).together(measured.of_finer)
     measured.estimates = replay.runs // max(1, count)

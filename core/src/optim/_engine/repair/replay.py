@@ -1,9 +1,29 @@
 """What a pass does to each node, replayed: one application and one run for the errors of all nodes.
 
 The error of a node is what the pass makes of it alone, given what it is given in the unchanged model. Added back into
-the unchanged model (:mod:`optim._engine.repair.isolate` shows the graphs), errors give the drift of any set of
-converted nodes for one run, without applying the pass or opening a model again. To first order that is what converting
-them does; what the sum of many does to each other is left out, so whoever decides measures in the end.
+the unchanged model, errors give the drift of any set of converted nodes for one run, without applying the pass or
+opening a model again. To first order that is what converting them does; what the sum of many does to each other is left
+out, so whoever decides measures in the end.
+
+The model::
+
+    x -> A -> a -> B -> b -> C -> y
+
+Captured, to know what every node is given and gives::
+
+    x -> A -> a -> B -> b -> C -> y          outputs a, b, y
+
+Isolated: every node on its own, given what it was given before; a pass applied to this does to each node what it does
+to it in the model, and one run gives the error of each::
+
+    x -> A -> a      a' -> B -> b      b' -> C -> y
+
+Injected: the model as it was, with an error added behind each node. Fed zeros it is the model itself; fed the error of
+one node it does what the pass would do to this node alone::
+
+    x -> A -> Add(ea) -> B -> Add(eb) -> C -> Add(ey) -> y
+
+What a node is given that depends on weights alone (a transposed weight, a constant) stays attached to it.
 """
 
 from __future__ import annotations
@@ -15,18 +35,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from optim._engine.compare.place import compare_run, mapped_feeds, mapped_outputs
 from optim._engine.gate.drift import worst_drift
-from optim._engine.repair import isolate
 from optim._engine.repair.costs import OwnError
-from optim._engine.repair.isolate import NodePlace
 from optim._engine.repair.pass_probe import PassProbe
 from optim.arrays import Array, Feeds
-from optim.backend import Session
 from optim.drift import relative_distance
 from optim.errors import describe_exception
 from optim.jobs.resources import free_memory_bytes
+from optim.onnx.edit import constant_values
 
 MOST_BYTES = 1 << 30
 """Of intermediate values held in memory; a sample that needs more is not replayed.
@@ -74,19 +94,18 @@ class Replay:
         self._probe = probe
         self._wanted = frozenset(finer)
         self._samples = samples
-        self._open = ExitStack()
         self.errors: dict[str, OwnError] = {}
         self._made: dict[str, tuple[str, ...]] = {}
         self.runs = 0
 
     def __enter__(self) -> Self:
         try:
-            self._prepare()
+            with ExitStack() as opened:
+                self._prepare(opened)
+                self._open = opened.pop_all()
         except NoReplay:
-            self._open.close()
             raise
         except Exception as error:  # a pass or a runtime that does not take such a graph
-            self._open.close()
             raise NoReplay(describe_exception(error)) from error
         return self
 
@@ -104,9 +123,7 @@ class Replay:
         worst = 0.0
         asked = self._probe.request.comparison
         for one in self._replayed:
-            added = {
-                isolate.error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors
-            }
+            added = {error_name(name): (one.errors if name in chosen else one.zeros)[name] for name in one.errors}
             outputs = self._session.run({**one.feeds, **added})
             fed, variations = one.original_feeds, self._variations
             found = compare_run(outputs, asked.reference, one.sample, fed, asked.interfaces, variations)
@@ -114,9 +131,9 @@ class Replay:
             self.runs += 1
         return worst
 
-    def _prepare(self) -> None:
+    def _prepare(self, opened: ExitStack) -> None:
         probe = self._probe
-        places = isolate.find_places(probe.request.model.ir(), probe.nodes)
+        places = find_places(probe.request.model.ir(), probe.nodes)
         if not places:
             raise NoReplay("none of its nodes is in the main graph")
         self._made = {place.name: place.made for place in places}
@@ -136,8 +153,10 @@ class Replay:
             for name, error in local.items()
         }
         arrays.clear()
-        self._session = self._injected()
-        self._variations = self._probe.request.comparison.reference.variations()
+        graph = probe.request.model.ir()
+        injected(graph, self._replayed[0].errors)
+        self._session = opened.enter_context(probe.opened(opened.enter_context(probe.written(graph))))
+        self._variations = probe.request.comparison.reference.variations()
 
     def _errors_between(
         self, refined: Sequence[NodePlace], places: Sequence[NodePlace], arrays: Sequence[Mapping[str, Array]]
@@ -159,7 +178,7 @@ class Replay:
         times_made = 2 if self._wanted else 1
         most = min(MOST_BYTES, int(free_memory_bytes() * _SHARE_OF_FREE))
         graph = probe.request.model.ir()
-        isolate.captured(graph, wanted)
+        captured(graph, wanted)
         found = []
         with probe.written(graph) as model, probe.opened(model) as session:
             for sample in self._samples:
@@ -180,8 +199,8 @@ class Replay:
         graph = probe.request.model.ir()
         floats = {name: array for name, array in arrays[0].items() if array.dtype.kind == "f"}
         givens = {name: array for place in places for name in place.given if (array := arrays[0].get(name)) is not None}
-        isolate.isolated(graph, places, {**givens, **floats})
-        samples = [{isolate.given_name(name): values[name] for name in givens} for values in arrays]
+        isolated(graph, places, {**givens, **floats})
+        samples = [{given_name(name): values[name] for name in givens} for values in arrays]
         with probe.written(graph) as model, probe.applied(model, (), lambda: samples, finer) as result:
             if not result.changed:
                 raise NoReplay("; ".join(result.notes))
@@ -190,12 +209,6 @@ class Replay:
                 return [
                     dict(mapped_outputs(session.run(mapped_feeds(feeds, interfaces)), interfaces)) for feeds in samples
                 ]
-
-    def _injected(self) -> Session:
-        graph = self._probe.request.model.ir()
-        isolate.injected(graph, self._replayed[0].errors)
-        model = self._open.enter_context(self._probe.written(graph))
-        return self._open.enter_context(self._probe.opened(model))
 
 
 def _own_error(
@@ -243,3 +256,136 @@ def _zeros_like(arrays: Mapping[str, Array]) -> dict[str, Array]:
         sizes[array.dtype] = max(sizes.get(array.dtype, 0), array.size)
     memory = {dtype: np.zeros(size, dtype) for dtype, size in sizes.items()}
     return {name: memory[array.dtype][: array.size].reshape(array.shape) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """A node by the names of its values, which outlive the graph object.
+
+    Attributes:
+        name: what ``keep`` calls it.
+        operator: its type, with the domain where that is not the standard one.
+        given: names of inputs that depend on the feeds.
+        made: names of its outputs.
+        weight: shape of the largest weight that it reads; empty without one.
+    """
+
+    name: str
+    operator: str
+    given: tuple[str, ...]
+    made: tuple[str, ...]
+    weight: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Nodes of one operator whose weights have one shape are of one kind, e.g. ``MatMul 384x1536``."""
+        return f"{self.operator} {'x'.join(map(str, self.weight))}"
+
+    def work(self, output: Array) -> float:
+        """How much it computes, about, in multiplications: each element of the output times what a weight adds up."""
+        if len(self.weight) < 2:
+            return float(output.size)
+        columns = output.shape[1] if self.operator.startswith("Conv") and output.ndim > 1 else output.shape[-1]
+        multiplied: float = max(1.0, math.prod(self.weight) / max(1, columns))
+        return multiplied * output.size
+
+
+def find_places(graph: ir.Model, names: Collection[str]) -> list[NodePlace]:
+    """The nodes of the main graph that have these names, in its order.
+
+    A node is called by its name, or by that of its first output; one inside a branch or a loop body has no place.
+    """
+    wanted = set(names)
+    fixed = constant_values(graph)
+    found: list[NodePlace] = []
+    for node in graph.graph:
+        own = [name for name in (node.name, node.outputs[0].name if node.outputs else "") if name in wanted]
+        if own:
+            wanted.discard(own[0] or "")
+            found.append(_place(node, own[0] or "", fixed))
+    return found
+
+
+def captured(graph: ir.Model, names: Collection[str]) -> None:
+    """Make these values outputs of the graph, beside those that it has."""
+    there = {value.name for value in graph.graph.outputs}
+    for node in graph.graph:
+        graph.graph.outputs.extend(v for v in node.outputs if v.name in names and v.name not in there)
+
+
+def isolated(graph: ir.Model, places: Sequence[NodePlace], arrays: Mapping[str, Array]) -> None:
+    """Cut a graph into its nodes, in place; a value ``v`` that a node is given becomes the input ``given_name(v)``."""
+    made = {name for place in places for name in place.made if name in arrays}
+    fixed = constant_values(graph)
+    kept = [node for node in graph.graph if any(value.name in made for value in node.outputs)]
+    inputs: dict[str, ir.Value] = {}
+    for node in kept:
+        for place, value in enumerate(node.inputs):
+            if value is None or value in fixed or value.name is None:
+                continue
+            if value.name not in inputs:
+                inputs[value.name] = _like(given_name(value.name), arrays[value.name], value.shape)
+            node.replace_input_with(place, inputs[value.name])
+    outputs = [value for node in kept for value in node.outputs if value.name in made]
+    for value in outputs:
+        value.type = ir.TensorType(ir.DataType.from_numpy(arrays[value.name or ""].dtype))
+    graph.graph.outputs.clear()
+    graph.graph.outputs.extend(outputs)
+    weights = [value for value in graph.graph.inputs if value.is_initializer()]
+    graph.graph.inputs.clear()
+    graph.graph.inputs.extend([*inputs.values(), *weights])
+    RemoveUnusedNodesPass()(graph)
+
+
+def injected(graph: ir.Model, arrays: Mapping[str, Array]) -> None:
+    """Add an input :func:`error_name` ``(v)`` to each of these values, wherever it is read or given out."""
+    for node in list(graph.graph):
+        for value in node.outputs:
+            name = value.name
+            if name is None or name not in arrays:
+                continue
+            error = _like(error_name(name), arrays[name], value.shape)
+            graph.graph.inputs.append(error)
+            sum_node = ir.node("Add", [value, error], name=f"{error.name}_added")
+            total = sum_node.outputs[0]
+            total.type, total.shape = error.type, value.shape
+            graph.graph.insert_after(node, sum_node)
+            ir.convenience.replace_all_uses_with(value, total, replace_graph_outputs=True)
+            sum_node.replace_input_with(0, value)
+            value.name, total.name = f"{name}_before_error", name
+
+
+def given_name(value: str) -> str:
+    """The input that stands for a value in an isolated graph."""
+    return f"optim_given_{value}"
+
+
+def error_name(value: str) -> str:
+    """The input that is added to a value in an injected graph."""
+    return f"optim_error_{value}"
+
+
+def _place(node: ir.Node, name: str, fixed: set[ir.Value]) -> NodePlace:
+    given = tuple(dict.fromkeys(v.name for v in node.inputs if v is not None and v not in fixed and v.name))
+    weights = [shape for value in node.inputs if value is not None and (shape := _weight_shape(value))]
+    largest = max(weights, key=lambda shape: math.prod(shape), default=())
+    operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
+    made = tuple(value.name for value in node.outputs if value.name)
+    return NodePlace(name, operator, given, made, largest)
+
+
+def _weight_shape(value: ir.Value) -> tuple[int, ...] | None:
+    """Returns the shape of an initializer, also of one that is only transposed or cast on the way."""
+    producer = value.producer()
+    if producer is not None and producer.op_type in ("Transpose", "Cast", "DequantizeLinear") and producer.inputs[0]:
+        inner = _weight_shape(producer.inputs[0])
+        return inner[::-1] if inner and producer.op_type == "Transpose" else inner
+    tensor = value.const_value if value.is_initializer() else None
+    return tuple(int(size) for size in tensor.shape.numpy()) if tensor is not None else None
+
+
+def _like(name: str, array: Array, shape: ir.Shape | None) -> ir.Value:
+    """An input of this type; of the known shape where it has the rank of the array."""
+    fits = shape is not None and len(shape) == array.ndim
+    sizes = shape if fits else ir.Shape([None] * array.ndim)
+    return ir.Value(name=name, shape=sizes, type=ir.TensorType(ir.DataType.from_numpy(array.dtype)))

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from optim._engine.graphs.node_lookup import no_such_node, unknown_nodes
 from optim._engine.jobs.candidate import Request as CandidateRequest
 from optim._engine.jobs.job import Job
-from optim._engine.repair.isolate import find_places
+from optim._engine.repair.choose import GROUPS, Unit, find_units
 from optim._engine.repair.pass_probe import PassProbe, does_nothing
-from optim._engine.repair.replay import NoReplay, Replay
-from optim._engine.repair.units import GROUPS, Unit, find_units
+from optim._engine.repair.replay import NoReplay, Replay, find_places
 from optim.errors import ExitStatus, OptimError
 from optim.jobs.talk import Channel
 from optim.laboratory import NodeSensitivity, Sensitivity
@@ -69,16 +68,14 @@ def run(request: Request, channel: Channel) -> Sensitivity:
             )
         channel.event("progress", text="measuring the whole")
         whole = probe.drift((), request.candidate.samples)
-        replay, note = (None, "") if request.exact else _replay(probe, request, stack)
+        replay, note = None, ""
+        if not request.exact:
+            try:
+                replay = stack.enter_context(Replay(probe, request.replayed))
+            except NoReplay as reason:
+                note = f"measured by applying the pass, not estimated: {reason}"
         channel.event("progress", text=f"{'estimating' if replay else 'measuring'} {len(probe.nodes)} nodes")
         return _measured(probe, replay, whole, note, request.seconds)
-
-
-def _replay(probe: PassProbe, request: Request, stack: ExitStack) -> tuple[Replay | None, str]:
-    try:
-        return stack.enter_context(Replay(probe, request.replayed)), ""
-    except NoReplay as reason:
-        return None, f"measured by applying the pass, not estimated: {reason}"
 
 
 def _measured(probe: PassProbe, replay: Replay | None, whole: float, note: str, seconds: float) -> Sensitivity:

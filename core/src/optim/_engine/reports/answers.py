@@ -23,8 +23,10 @@ from optim._engine.reports.schema import (
     Figure,
     GenerationReport,
     GoalRatioReport,
+    Interval,
     OutputReport,
     Part,
+    PeakMemory,
     ThroughputReport,
 )
 from optim.cli_kit.output import printable, size_text, tabbed
@@ -128,7 +130,7 @@ class TimedShape(Part):
     shape: str = Field(description="e.g. input_ids 1x128")
     latency_ms: float
     ratio: float
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    ci: Interval
     calls_ms: Percentiles | None = Field(default=None, description="latency of single calls; null if not recorded")
 
 
@@ -139,19 +141,13 @@ class TimedModel(Part):
     target: str = Field(default="", description="target of this row; empty with one target")
     error: str | None = Field(default=None, description="reason why it does not run; else null")
     not_here: bool = Field(default=False, description="true if it does not run because this machine lacks the target")
-    latency_ms: float | None = Field(
-        default=None, description="latency in milliseconds, the geometric mean over the shapes"
-    )
+    latency_ms: float | None = Field(default=None, description="milliseconds, the geometric mean over the shapes")
     size_bytes: int | None = None
-    peak_memory_bytes: int | None = Field(
-        default=None, description="peak memory to open and run the model, without imported libraries"
-    )
+    peak_memory_bytes: PeakMemory = None
     latency_ratio: float | None = Field(
         default=None, description="latency divided by that of the first model; below 1 is faster"
     )
-    latency_ratio_ci: tuple[float, float] | None = Field(
-        default=None, description="95 % interval of latency_ratio; null with fewer than six rounds"
-    )
+    latency_ratio_ci: Interval = None
     rounds: int = 0
     shapes: tuple[TimedShape, ...] = ()
     throughput: ThroughputReport | None = Field(default=None, description="best throughput; null without --throughput")
@@ -171,69 +167,44 @@ class Benchmark(TabledAnswer):
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns. For one model on several targets, the first column is the target."""
-        target = ("target",) if any(timed.target for timed in self.models) else ()
-        return (*target, *_COLUMNS, *(_SERVED if self._is_throughput else ()), *self._answer_columns)
+        return tuple(dict.fromkeys(name for timed in self.models for name in _cells(timed)))
 
     def rows(self) -> list[tuple[str, ...]]:
         """Returns a row for each model, with the cells of ``columns``."""
-        columns = len(self._answer_columns)
-        return [
-            (*filter(None, [timed.target]), *_row_of(timed), *self._served(timed), *_answer_texts(timed, columns))
-            for timed in self.models
-        ]
-
-    @property
-    def _answer_columns(self) -> tuple[str, ...]:
-        """Of the first model that has an answer; all have the same depths."""
-        found = next((timed.generation for timed in self.models if timed.generation), None)
-        if found is None:
-            return ()
-        depths = [depth.tokens for depth in found.depths]
-        speeds, past = (f"tokens/s at {n}" for n in depths), f"past MB at {depths[-1]}"
-        return "first token ms", *speeds, past, "answer ms", "answer ratio"
-
-    @property
-    def _is_throughput(self) -> bool:
-        return any(timed.throughput for timed in self.models)
-
-    def _served(self, timed: TimedModel) -> tuple[str, ...]:
-        if not self._is_throughput:
-            return ()
-        found = timed.throughput
-        if found is None:
-            return ("",) * len(_SERVED)
-        late = found.limit_ms is not None and found.calls_ms.p95 > found.limit_ms
-        return f"{found.samples_per_second:.4g}", found.how, f"{found.calls_ms.p95:.3g}{', too long' if late else ''}"
+        columns = self.columns
+        return [tuple(cells.get(name, "") for name in columns) for cells in map(_cells, self.models)]
 
     def _table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         return f"timed on {self.target}, {self.feeds}", self.columns, self.rows()
 
 
-_COLUMNS = ("model", "ms", "ratio", "95 % interval", "p50", "p90", "p95", "p99", "MB", "peak MB", "rounds")
-_SERVED = ("samples a second", "how", "p95 there")
+def _cells(timed: TimedModel) -> dict[str, str]:
+    """The cells of a model by column; what nobody asked for has no column."""
+    found = {"target": timed.target} if timed.target else {}
+    found |= {"model": timed.model, "ms": "", "ratio": "", "95 % interval": timed.error or ""}
+    if timed.latency_ms is not None and timed.latency_ratio is not None:
+        interval = timed.latency_ratio_ci
+        found |= {"ms": f"{timed.latency_ms:.3f}", "ratio": f"{timed.latency_ratio:.3f}"}
+        found["95 % interval"] = _interval_text(interval) if interval is not None else "too few rounds"
+    found |= dict(zip(("p50", "p90", "p95", "p99"), percentile_texts(timed), strict=True))
+    found |= {"MB": _megabytes(timed.size_bytes), "peak MB": _megabytes(timed.peak_memory_bytes)}
+    found["rounds"] = str(timed.rounds)
+    if (served := timed.throughput) is not None:
+        late = served.limit_ms is not None and served.calls_ms.p95 > served.limit_ms
+        found |= {"samples a second": f"{served.samples_per_second:.4g}", "how": served.how}
+        found["p95 there"] = f"{served.calls_ms.p95:.3g}{', too long' if late else ''}"
+    answer, ratio = timed.generation, timed.answer_ratio
+    if answer is not None and ratio is not None:
+        found["first token ms"] = f"{answer.first_ms:.1f}"
+        found |= {f"tokens/s at {depth.tokens}": f"{depth.tokens_per_s:.1f}" for depth in answer.depths}
+        found[f"past MB at {answer.depths[-1].tokens}"] = f"{answer.depths[-1].past_bytes / 1e6:.2f}"
+        found["answer ms"] = f"{answer.answer_ms:.1f}"
+        found["answer ratio"] = f"{ratio.value:.3f}" + (f" {_interval_text(ratio.ci)}" if ratio.ci else "")
+    return found
 
 
-def _row_of(timed: TimedModel) -> tuple[str, ...]:
-    if timed.latency_ms is None or timed.latency_ratio is None:
-        figures: tuple[str, ...] = ("", "", timed.error or "")
-    else:
-        figures = f"{timed.latency_ms:.3f}", f"{timed.latency_ratio:.3f}", _interval_text(timed.latency_ratio_ci)
-    sizes = _megabytes(timed.size_bytes), _megabytes(timed.peak_memory_bytes)
-    return timed.model, *figures, *percentile_texts(timed), *sizes, str(timed.rounds)
-
-
-def _interval_text(interval: tuple[float, float] | None) -> str:
-    return f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "too few rounds"
-
-
-def _answer_texts(timed: TimedModel, columns: int) -> tuple[str, ...]:
-    found, ratio = timed.generation, timed.answer_ratio
-    if found is None or ratio is None:
-        return ("",) * columns
-    speeds = (f"{depth.tokens_per_s:.1f}" for depth in found.depths)
-    past = f"{found.depths[-1].past_bytes / 1e6:.2f}"
-    about = " ".join(filter(None, [f"{ratio.value:.3f}", _interval_text(ratio.ci) if ratio.ci else ""]))
-    return f"{found.first_ms:.1f}", *speeds, past, f"{found.answer_ms:.1f}", about
+def _interval_text(interval: tuple[float, float]) -> str:
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
 def percentile_texts(timed: TimedModel) -> tuple[str, ...]:

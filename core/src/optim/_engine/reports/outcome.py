@@ -44,21 +44,6 @@ def exit_status(report: Report) -> ExitStatus:
     return ExitStatus.NOT_HELD if status in missed else ExitStatus.DELIVERED
 
 
-@dataclass(frozen=True, slots=True)
-class GoalFacts:
-    """What pages and locks say of the goal of a run, whose plugin may be gone when they are written anew.
-
-    Attributes:
-        basis: where its figure comes from.
-        words: of a goal with a clock of its own.
-        takes: what it looks at of what the user says beside its name.
-    """
-
-    basis: Basis = Basis.CALLS
-    words: Words | None = None
-    takes: tuple[str, ...] = ()
-
-
 @dataclass
 class Verdict:
     """What a search, or a repeated chain, came to.
@@ -95,18 +80,17 @@ class Outcome(Verdict):
     """Everything a run found out: its verdict, and how it came to it.
 
     Attributes:
+        goal_basis: where the figure of the goal comes from.
+        goal_words: of a goal with a clock of its own.
+        goal_takes: what the goal looks at of what the user says beside its name.
         target: where what is delivered runs; where the original ran, where nothing is delivered.
         key: of the finished run in the cache.
-        versions: of the packages involved.
         packages: distribution and version by plugin.
-        cached: whether the whole run was served from the cache.
-        seconds: of the whole run.
-        first_s: of the run that was made before, where this one was served from the cache.
-        search_s: of the search.
+        first_s: seconds of the run that was made before, if this one was served from the cache; else None.
         announced_s: for the whole run, given or announced; None where nothing bounded it.
         notes: what there was no time for.
-        computed: jobs run.
-        from_cache: answers taken from the cache.
+        computed: number of jobs that ran.
+        from_cache: number of answers from the cache.
         export: how this run exported the original, as the report has it; empty if it came as an ONNX model.
         known: what is known of the export that the original comes from, of this run or an earlier one.
         loader: whether onnxruntime can open what is delivered.
@@ -116,21 +100,22 @@ class Outcome(Verdict):
         baseline: name of the target that ratios are to; empty where that is :attr:`target`.
         targets: what became of each of several targets.
         machine: what the report says of the machine where it was timed, as JSON values; empty: it was this one.
-        layouts: in which what is delivered was written too; of this time, and never of an earlier run.
+        layouts: in which what is delivered was written too.
     """
 
     settings: RunSettings
     target: Target
     source: ingest.Answer
     prepared: prepare.Answer
-    goal_facts: GoalFacts = field(default_factory=GoalFacts)
+    goal_basis: Basis = Basis.CALLS
+    goal_words: Words | None = None
+    goal_takes: tuple[str, ...] = ()
     operators: dict[str, int] = field(default_factory=dict)
     key: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     packages: dict[str, tuple[str, str]] = field(default_factory=dict)
-    cached: bool = False
     seconds: float = 0.0
-    first_s: float = 0.0
+    first_s: float | None = None
     search_s: float = 0.0
     announced_s: float | None = None
     notes: tuple[str, ...] = ()
@@ -152,7 +137,7 @@ class Outcome(Verdict):
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """What the user bounded beside the goal."""
-        return judged_by_core(self.settings.bounds, self.goal_facts.takes)
+        return judged_by_core(self.settings.bounds, self.goal_takes)
 
     @property
     def timed(self) -> LaneResult | None:

@@ -8,12 +8,11 @@ compete, as that of ``baseline`` does: below 1 is faster.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from optim._engine.gate.drift import BatchDrift, OutputComparison
+from optim._engine.gate.drift import BatchDrift
 from optim._engine.goals.calls import Percentiles
 from optim.after_run import Section
 from optim.backend import Check, KernelCount
@@ -32,12 +31,25 @@ def _finite(value: Any) -> Any:
 Figure = Annotated[float | None, BeforeValidator(_finite)]
 """A number, or null where there is none or where it is not finite."""
 
+Interval = Annotated[
+    tuple[float, float] | None, Field(description="95 % interval of the ratio; null with fewer than six rounds")
+]
+PeakMemory = Annotated[
+    int | None, Field(description="peak memory to open and run the model, without imported libraries")
+]
+
 
 class Part(BaseModel):
     """One object of a report or an answer; unknown fields are refused."""
 
     # built when first used: a report has few of its parts, and classes that nobody uses cost 0.02 s of every command
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    @classmethod
+    def of(cls, *records: object, **others: Any) -> Self:
+        """Returns what records say: the first that has an attribute of its name fills a field; ``others`` override."""
+        fields = [(record, name) for record in reversed(records) for name in cls.model_fields if hasattr(record, name)]
+        return cls(**{name: getattr(record, name) for record, name in fields} | others)
 
 
 class DriftReport(Part):
@@ -70,7 +82,7 @@ class GoalRatioReport(Part):
     """What the goal's own clock found of the result, to the original's; both timed in every round."""
 
     value: float = Field(description="ratio of the result to the original, by the clock of the goal")
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    ci: Interval
     rounds: int = Field(description="number of rounds")
 
 
@@ -88,9 +100,7 @@ class GenerationReport(Part):
     prompt: int = Field(description="number of tokens of the prompt")
     new: int = Field(description="number of tokens of the answer")
     first_ms: float = Field(description="milliseconds until the first token")
-    answer_ms: float = Field(
-        description="milliseconds of the whole answer, interpolated between the measured lengths of the past"
-    )
+    answer_ms: float = Field(description="milliseconds of the whole answer, interpolated between lengths of the past")
     depths: tuple[DepthReport, ...] = Field(description="speed at each measured length of the past")
 
 
@@ -115,9 +125,7 @@ class ThroughputReport(Part):
     limit_ms: float | None = Field(description="latency limit (p95) in milliseconds")
     as_it_came: float | None = Field(description="samples per second of the model as given: one session, no batch")
     tried: tuple[TriedReport, ...] = Field(description="settings that optim tried")
-    note: str = Field(
-        default="", description="limit of these figures, such as a batch size that the model fixes; else empty"
-    )
+    note: str = Field(default="", description="limit of these figures, such as a fixed batch size; else empty")
 
 
 class ExportStepReport(Part):
@@ -145,9 +153,7 @@ class SourceDriftReport(Part):
     skipped: tuple[str, ...] = Field(description="trials that the result does not accept, with the reason")
     worst: str = Field(description="output with the worst drift, and its trial")
     limit: Figure = Field(description="limit of the drift; null if there is none")
-    note: str = Field(
-        default="", description="why the result was not compared with the source, or less of it; else empty"
-    )
+    note: str = Field(default="", description="why less or nothing was compared with the source; else empty")
 
 
 class ExportReport(Part):
@@ -170,10 +176,8 @@ class ExportReport(Part):
 class OpenedCost(Part):
     """How long the graph takes as its consumer opens it, to the result with its tuned settings."""
 
-    ratio: float = Field(
-        description="latency in the consumer divided by the latency with session.json; above 1 is slower"
-    )
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
+    ratio: float = Field(description="latency in the consumer divided by that with session.json; above 1 is slower")
+    ci: Interval
 
 
 class LayoutReport(Part):
@@ -193,9 +197,7 @@ class LayoutReport(Part):
             "failed: it is not there"
         )
     )
-    text: str = Field(
-        description="consumer that opened it with its version, or the reason why none did, or what failed"
-    )
+    text: str = Field(description="consumer that opened it with its version, or why none did, or what failed")
     drift: Figure = Field(default=None, description="drift of the consumer's outputs from the outputs of the result")
     tolerance: Figure = Field(default=None, description="largest drift that rounding explains")
     samples: int = Field(default=0, description="number of samples that the consumer ran")
@@ -203,10 +205,7 @@ class LayoutReport(Part):
     cost: OpenedCost | None = Field(
         default=None, description="latency as the consumer opens it; null if no setting is lost, or nothing is timed"
     )
-    baked: str = Field(
-        default="",
-        description="runtime and processor that the graph is for, if it was written after optimization; else empty",
-    )
+    baked: str = Field(default="", description="runtime and processor that an optimized graph is for; else empty")
     notes: tuple[str, ...] = Field(default=(), description="notes of the layout")
 
     @property
@@ -262,27 +261,21 @@ class BoundReport(Part):
     most: float = Field(description="largest value that is accepted")
     unit: str = Field(description="B or ms")
     value: Figure = Field(description="value of the model; null if it was not measured")
-    interval: tuple[float, float] | None = Field(
-        description="95 % interval of value; null if it was not measured, or in fewer than six rounds"
-    )
+    interval: tuple[float, float] | None = Field(description="95 % interval of value; null with fewer than six rounds")
     standing: str = Field(description="meets if all of the interval is within the bound, beyond, or undecided")
 
 
 class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(
-        description="largest drift of lossy passes; null with --lossless, or with --max-loss and no --max-drift"
-    )
+    max_drift: Figure = Field(description="largest drift of lossy passes; null with --lossless, or --max-loss alone")
     lossless: bool = Field(description="true if only rounding error is allowed")
     metric: str | None = Field(default=None, description="task metric with its options")
     max_loss: str | None = Field(
         default=None,
         description="largest loss of the metric: a share of the original's value, such as 1%, or an amount",
     )
-    max_mismatch: float = Field(
-        default=0.0, description="share of the texts or whole numbers of an output that may differ"
-    )
+    max_mismatch: float = Field(default=0.0, description="share of texts or whole numbers of an output that may differ")
     bounds: tuple[BoundReport, ...] = Field(default=(), description="bounds on size, memory and latency")
 
 
@@ -293,24 +286,15 @@ class OriginalReport(Part):
     digest: str = Field(description="sha256 over graph, weights and session settings")
     latency_ms: Figure = Field(description="median latency; null if nothing was timed")
     size_bytes: int = Field(description="bytes on disk, graph and weights")
-    peak_memory_bytes: int | None = Field(
-        description="peak memory to open and run the model, without imported libraries"
-    )
+    peak_memory_bytes: PeakMemory
     operators: dict[str, int] = Field(description="number of nodes by operator")
     operator_ms: dict[str, float] = Field(
-        default={},
-        description=(
-            "milliseconds of a run by operator, as the runtime executes them; empty if optim did not profile the model"
-        ),
+        default={}, description="milliseconds of a run by executed operator, if profiled"
     )
     start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
     batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
-    generation: GenerationReport | None = Field(
-        default=None, description="times of an answer; null if the goal is not generate"
-    )
-    throughput: ThroughputReport | None = Field(
-        default=None, description="best throughput; null if the goal is not throughput"
-    )
+    generation: GenerationReport | None = Field(default=None, description="times of an answer, for goal generate")
+    throughput: ThroughputReport | None = Field(default=None, description="best throughput, for goal throughput")
 
 
 class OutputReport(Part):
@@ -320,47 +304,34 @@ class OutputReport(Part):
     dtype: str = Field(description="element type")
     shape: tuple[int, ...] = Field(description="shape on the first sample")
     compared: int = Field(description="number of compared elements, without padding")
-    relative_error: Figure = Field(
-        description="the drift: the worst error of any slice, in units of how the original varies"
-    )
+    relative_error: Figure = Field(description="drift: worst error of any slice, in units of how the original varies")
     max_abs: Figure = Field(description="largest absolute difference, for information; null if the output is not float")
-    cosine: Figure = Field(
-        description="cosine of the flattened arrays, for information; null if the output is not float"
-    )
+    cosine: Figure = Field(description="cosine of the arrays, for information; null if the output is not float")
     sqnr_db: Figure = Field(
-        description="signal-to-noise ratio in dB, for information; null if outputs are equal or cannot be compared"
+        description="signal-to-noise ratio in dB, for information; null if outputs are equal or not comparable"
     )
     max_ulp: Figure = Field(description="largest distance in units in the last place; null if the output is not float")
     top1_agreement: Figure = Field(description="share of rows whose largest element has the same index")
     problem: str = Field(default="", description="defect that no drift can express, such as another shape; else empty")
     limit: Figure = Field(default=None, description="limit for this output alone; null if the budget is its limit")
     each: tuple[Figure, ...] = Field(default=(), description="relative_error of each sample; empty with one sample")
-    overflowed: bool = Field(
-        default=False, description="true if the output has NaN or infinity and the original has not"
-    )
-    above: dict[str, int] = Field(
-        default={}, description="number of elements whose error is above a limit, by that limit"
-    )
+    overflowed: bool = Field(default=False, description="true if it has NaN or infinity, and the original has not")
+    above: dict[str, int] = Field(default={}, description="number of elements with an error above each limit")
     where: str = Field(default="", description="slice with the worst drift; empty for the whole output")
     sample: str = Field(default="", description="sample with the worst drift")
     rounding_excess: Figure = Field(
         default=None, description="error divided by the error that rounding explains; rounding explains values up to 1"
     )
-    mismatched: Figure = Field(
-        default=None, description="share of texts or whole numbers that differ; null if the output is float"
-    )
-    accepted: bool = Field(
-        default=False, description="true if the budget accepts that share; the share then does not count as drift"
-    )
+    mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
+    accepted: bool = Field(default=False, description="true if the budget accepts that share: it is no drift then")
     unjudged: str = Field(default="", description="reason why the samples cannot show an error; empty if they can")
 
     @classmethod
-    def of(cls, found: OutputComparison) -> OutputReport:
-        """The report of a comparison; texts and whole numbers have no figures of floats."""
-        values = asdict(found)
-        if found.mismatched is not None:
-            values |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
-        return cls(**values)
+    def of(cls, *records: object, **others: Any) -> Self:
+        """The report of an output's comparison; texts and whole numbers have no figures of floats."""
+        if getattr(records[0], "mismatched", None) is not None:
+            others |= {"max_abs": None, "cosine": None, "sqnr_db": None, "above": {}}
+        return super().of(*records, **others)
 
 
 class ShapeReport(Part):
@@ -370,13 +341,9 @@ class ShapeReport(Part):
     original_ms: float = Field(description="latency of the original in milliseconds")
     result_ms: float = Field(description="latency of the result in milliseconds")
     ratio: float = Field(description="result_ms divided by original_ms, as the median over rounds")
-    ci: tuple[float, float] | None = Field(description="95 % interval of the ratio; null with fewer than six rounds")
-    original_calls: Percentiles | None = Field(
-        default=None, description="latency of single calls of the original, in milliseconds"
-    )
-    result_calls: Percentiles | None = Field(
-        default=None, description="latency of single calls of the result in the same race, in milliseconds"
-    )
+    ci: Interval
+    original_calls: Percentiles | None = Field(default=None, description="milliseconds of single calls of the original")
+    result_calls: Percentiles | None = Field(default=None, description="milliseconds of single calls of the result")
 
 
 class TaskReport(Part):
@@ -397,13 +364,9 @@ class ResultReport(Part):
     digest: str = Field(description="sha256 over graph, weights and session settings")
     latency_ms: Figure = Field(description="median latency in milliseconds")
     latency_ratio: Figure = Field(description="latency of the result divided by latency of the original")
-    latency_ratio_ci: tuple[float, float] | None = Field(
-        description="95 % interval of the ratio; null with fewer than six rounds"
-    )
+    latency_ratio_ci: Interval
     size_bytes: int = Field(description="bytes on disk, graph and weights")
-    peak_memory_bytes: int | None = Field(
-        description="peak memory to open and run the model, without imported libraries"
-    )
+    peak_memory_bytes: PeakMemory
     executed_on: dict[str, float] = Field(description="share of the nodes by provider; empty if not measured")
     drift: DriftReport = Field(description="drift of the worst output")
     task: TaskReport | None = Field(default=None, description="task metric; null without --metric")
@@ -412,23 +375,13 @@ class ResultReport(Part):
     outputs: tuple[OutputReport, ...] = Field(description="comparison of each output")
     shapes: tuple[ShapeReport, ...] = Field(description="latency of each shape")
     loader: bool = Field(default=True, description="true if the folder has load.py and optim.load opens it")
-    load_script: str = Field(
-        default="", description="text of load.py if another runtime than onnxruntime opens the model"
-    )
-    requirements: tuple[str, ...] = Field(
-        default=(), description="packages that load.py needs, as requirements for pip"
-    )
-    kernels: tuple[KernelCount, ...] = Field(
-        default=(), description="kernels that the runtime used; empty if the runtime does not report them"
-    )
+    load_script: str = Field(default="", description="text of load.py for another runtime than onnxruntime")
+    requirements: tuple[str, ...] = Field(default=(), description="packages that load.py needs, as pip takes them")
+    kernels: tuple[KernelCount, ...] = Field(default=(), description="kernels that the runtime used, if it tells")
     start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
     batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
-    throughput: ThroughputReport | None = Field(
-        default=None, description="best throughput; null if the goal is not throughput"
-    )
-    goal_ratio: GoalRatioReport | None = Field(
-        default=None, description="ratio by the clock of the goal; null if the goal has no clock of its own"
-    )
+    throughput: ThroughputReport | None = Field(default=None, description="best throughput, for goal throughput")
+    goal_ratio: GoalRatioReport | None = Field(default=None, description="ratio by the goal's own clock, if it has one")
     generation: GenerationReport | None = Field(default=None, description="as in original")
 
 
@@ -443,28 +396,21 @@ class StepReport(Part):
     status: Literal["kept", "dropped", "not-applicable", "failed", "skipped"] = Field(description="outcome of the step")
     reason: str = Field(description="reason for the outcome")
     ratio_to_original: Figure = Field(
-        description="latency ratio to the original, the best over all session settings that were tried with it"
+        description="latency ratio to the original, the best over all session settings tried with it"
     )
     ratio_ci: tuple[float, float] | None = Field(default=None, description="95 % interval of ratio_to_original")
     size_bytes: int | None = Field(default=None, description="size of the model after this step")
     ratio_to_best: Figure = Field(description="latency ratio to the model without this step")
     drift: DriftReport | None = Field(description="drift of the worst output; null if not compared")
     task_value: Figure = Field(default=None, description="task metric, on the samples of the exploration")
-    task_loss: Figure = Field(
-        default=None, description="loss of the task metric; negative if it is better than the original's"
-    )
+    task_loss: Figure = Field(default=None, description="loss of the task metric; negative if it is better")
     seconds: float = Field(description="seconds of this step, without timing")
     counts: dict[str, int] = Field(description="counts that the pass reports")
     notes: tuple[str, ...] = Field(description="notes of the pass")
-    not_here: bool = Field(
-        default=False,
-        description="true if this machine or the installed packages prevented the step, whatever the model is",
-    )
+    not_here: bool = Field(default=False, description="true if this machine or installed packages prevented the step")
     printed: tuple[str, ...] = Field(default=(), description="text that the pass printed")
     target: str = Field(default="", description="target of this step; empty with one target")
-    trace: str = Field(
-        default="", description="traceback if the pass raised an exception, the plugin's own lines first"
-    )
+    trace: str = Field(default="", description="traceback of an exception, the plugin's own lines first")
     blame: dict[str, Any] | None = Field(
         default=None, description="nodes that make the result wrong, by plugin diagnose; null if not searched"
     )
@@ -477,19 +423,13 @@ class PointReport(Part):
     chain: tuple[str, ...] = Field(description="its passes with their options, as text")
     latency_ms: Figure = Field(description="median latency in milliseconds")
     latency_ratio: Figure = Field(description="latency of the result divided by latency of the original")
-    latency_ratio_ci: tuple[float, float] | None = Field(
-        description="95 % interval of latency_ratio; null with fewer than six rounds"
-    )
+    latency_ratio_ci: Interval
     size_bytes: int = Field(description="bytes on disk, graph and weights")
-    peak_memory_bytes: int | None = Field(
-        description="peak memory to open and run the model, without imported libraries"
-    )
+    peak_memory_bytes: PeakMemory
     drift: DriftReport = Field(description="drift of the worst output")
     task_value: Figure = Field(description="value of the task metric")
     lossy: bool = Field(description="true if a lossy pass is in the chain")
-    proven: bool = Field(
-        description="true after the final timing and the comparison on all samples; false after a first timing"
-    )
+    proven: bool = Field(description="true after the final timing and the comparison on all samples")
     within: bool = Field(description="true if the model meets the budget")
     delivered: bool = Field(description="true for the result")
     target: str = Field(default="", description="target that runs it; empty with one target")
@@ -501,17 +441,13 @@ class TargetReport(Part):
     name: str = Field(description="name of the target")
     runtime: str = Field(description="runtime of the target: a provider of onnxruntime, or another runtime")
     status: Literal["delivered", "beaten", "failed", "absent"] = Field(
-        description="outcome of the target; absent means that this machine cannot use it"
+        description="outcome; absent means that this machine cannot use it"
     )
     reason: str = Field(description="reason for the outcome")
     baseline: bool = Field(description="true if all ratios of the report refer to the original on this target")
-    original_ratio: Figure = Field(
-        description="latency of the original on this target divided by its latency on the baseline"
-    )
+    original_ratio: Figure = Field(description="latency of the original here divided by its latency on the baseline")
     original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval of original_ratio")
-    original_drift: DriftReport | None = Field(
-        description="drift of the original on this target from the outputs on the baseline"
-    )
+    original_drift: DriftReport | None = Field(description="drift of the original here from the baseline")
     best_ratio: Figure = Field(description="latency ratio of the best candidate that met the budget on this target")
     versions: dict[str, str] = Field(description="versions of the libraries that run it")
 
@@ -549,14 +485,12 @@ class MachineReport(Part):
     cpu: str = Field(description="name of the processor")
     cores: int = Field(description="number of processors that the process may use")
     machine_cores: int | None = Field(default=None, description="number of processors of the machine; null if unknown")
-    quota: float | None = Field(
-        default=None, description="CPU quota of the container or batch system, in processors; null without a quota"
-    )
+    quota: float | None = Field(default=None, description="CPU quota of the container or batch system, in processors")
     memory_bytes: int | None = Field(description="memory that the process may use")
     os: str = Field(description="operating system")
     python: str = Field(description="version of Python")
     instruction_sets: tuple[str, ...] = Field(
-        default=(), description="instruction sets that kernels depend on, by their names in Linux; empty if unknown"
+        default=(), description="instruction sets, by their names in Linux; empty if unknown"
     )
     device: str = Field(default="", description="accelerator with its driver; empty without one")
 
@@ -567,9 +501,7 @@ class SearchReport(Part):
     computed: int = Field(description="number of jobs that ran")
     from_cache: int = Field(description="number of answers from the cache")
     seconds: float = Field(description="seconds of the search")
-    budget_seconds: float | None = Field(
-        description="time limit of the whole run, given or announced; null if a lock was repeated"
-    )
+    budget_seconds: float | None = Field(description="time limit of the whole run; null if a lock was repeated")
 
 
 class Report(Part):
@@ -577,22 +509,16 @@ class Report(Part):
 
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"] = Field(description="the verdict")
     reason: str = Field(description="the verdict in one sentence")
-    broken: tuple[BrokenPassReport, ...] = Field(
-        default=(), description="passes that raised an exception of their own; their gain is unknown"
-    )
+    broken: tuple[BrokenPassReport, ...] = Field(default=(), description="passes that broke; their gain is unknown")
     target: str = Field(description="target that runs the result")
     baseline: str = Field(default="", description="target that ratios refer to; empty with one target")
     targets: tuple[TargetReport, ...] = Field(default=(), description="targets that competed; empty with one target")
     goal: str = Field(description="goal of the run")
     budget: BudgetReport
     original: OriginalReport
-    export: ExportReport | None = Field(
-        default=None, description="how the source was exported; null if the source is an ONNX model"
-    )
+    export: ExportReport | None = Field(default=None, description="how the source was exported; null for an ONNX model")
     result: ResultReport | None = Field(description="the delivered model; null if there is none")
-    nearest: PointReport | None = Field(
-        default=None, description="the candidate nearest to the budget if none meets it; it is kept in nearest/"
-    )
+    nearest: PointReport | None = Field(default=None, description="the candidate in nearest/ if none meets the budget")
     points: tuple[PointReport, ...] = Field(default=(), description="all measured models")
     key: str = Field(default="", description="key of this run in the cache")
     steps: tuple[StepReport, ...] = Field(description="each pass that was tried, with its options")
@@ -610,14 +536,10 @@ class Report(Part):
     seed: int = Field(description="random seed")
     seconds: float = Field(description="seconds of the run")
     search: SearchReport
-    viewer: str = Field(
-        default="", description="command of the target that shows the run folder DIR; empty if there is none"
-    )
+    viewer: str = Field(default="", description="command that shows the run folder DIR; empty if there is none")
     cached: bool = Field(description="true if the whole run came from the cache")
     first_seconds: float | None = Field(default=None, description="seconds of the earlier run if cached; else null")
-    sections: tuple[Section, ...] = Field(
-        default=(), exclude=True, description="sections of report.html that plugins add"
-    )
+    sections: tuple[Section, ...] = Field(default=(), exclude=True, description="sections of report.html by plugins")
 
     def as_json(self) -> str:
         """The text of ``report.json``."""

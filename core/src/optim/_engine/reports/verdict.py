@@ -41,23 +41,25 @@ def verdict(outcome: Outcome) -> str:
         said = f"{outcome.reason}; the original is delivered unchanged" if outcome.reason else "the original, as it is"
         broke = dict.fromkeys(one.step.pass_name for one in outcome.attempts if one.broke)
         return f"{said}; passes that failed: {', '.join(broke)}" if broke else said
-    size, recast = _size(outcome.source.size_bytes, result.candidate.size_bytes), result.candidate.recast
+    before, after, recast = outcome.source.size_bytes, result.candidate.size_bytes, result.candidate.recast
+    size = _compared(before, after, "the same size", "smaller", "larger")
     if recast is not None and result.ratio is not None:  # the original alone takes and gives something else
         time = _time(_CALLS, result.lane.ratio)
         return f"{time}, against the original with {recast.pass_name}, {size}, {_drift(outcome, result)}"
-    words, clock = outcome.goal_facts.words, result.lane.goal
+    words, clock = outcome.goal_words, result.lane.goal
     parts = [
         _on(outcome),
         _time(words, clock) if words is not None and clock is not None else _time(_CALLS, result.lane.ratio),
         _ran_on(outcome),
         size,
     ]
-    if outcome.goal_facts.basis in (Basis.SIZE, Basis.ACCURACY):
+    if outcome.goal_basis in (Basis.SIZE, Basis.ACCURACY):
         parts = parts[::-1]
-    if outcome.goal_facts.basis is Basis.MEMORY:
-        parts.insert(0, _memory(outcome))
-    after = filter(None, [_within(outcome, result), outcome.reason])
-    return ", ".join([*filter(None, parts), _drift(outcome, result), *after])
+    if outcome.goal_basis is Basis.MEMORY:
+        ready = outcome.original.ready if outcome.original else None
+        peaks = ready.peak_memory_bytes if ready else 0, result.peak_memory_bytes
+        parts.insert(0, _compared(*peaks, "as much memory as before", "less memory", "more memory"))
+    return ", ".join(filter(None, [*parts, _drift(outcome, result), _within(outcome, result), outcome.reason]))
 
 
 def _within(outcome: Outcome, result: Measured) -> str:
@@ -124,21 +126,10 @@ def _ran_on(outcome: Outcome) -> str:
     return f"{share} of its nodes on {outcome.target.runs_on}"
 
 
-def _size(before: int, after: int) -> str:
+def _compared(before: int, after: int, same: str, less: str, more: str) -> str:
     if not before or not after or abs(after / before - 1) < _SAME:
-        return "the same size"
-    if after < before:
-        return f"{times(before / after)} times smaller"
-    return f"{times(after / before)} times larger"
-
-
-def _memory(outcome: Outcome) -> str:
-    before = outcome.original.ready.peak_memory_bytes if outcome.original and outcome.original.ready else 0
-    after = outcome.result.peak_memory_bytes if outcome.result else 0
-    if not before or not after or abs(after / before - 1) < _SAME:
-        return "as much memory as before"
-    word, factor = ("less", before / after) if after < before else ("more", after / before)
-    return f"{times(factor)} times {word} memory"
+        return same
+    return f"{times(before / after)} times {less}" if after < before else f"{times(after / before)} times {more}"
 
 
 def _task(outcome: Outcome, result: Measured) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from optim._engine.backends.held import needs_device_check
-from optim._engine.compare.recast import variant_models
+from optim._engine.compare.comparison import variant_models
 from optim._engine.jobs import ingest
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.runner import thread_executor
@@ -19,7 +19,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import GoalFacts, Outcome, RunStatus, Verdict
+from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
 from optim._engine.runs.found_goal import found_goal
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -64,7 +64,9 @@ def execute(
         OptimError: the source, the feeds, the target or the request is unusable; nothing has been written.
     """
     started = time.monotonic()
-    chosen = _chosen(settings, registry)
+    chosen = choose_targets(registry, settings.target)
+    if settings.baseline:  # a lock of several targets names it beside the one that it was for
+        chosen = replace(chosen, baseline=require_target(registry, settings.baseline))
     plans = Plans(settings, registry, chosen)
     if chosen.note:
         say(chosen.note)
@@ -88,18 +90,16 @@ def execute(
         bench, source = _prepared(bench_on, chosen, failed)
         if (inexact := bench.prepared.inexact) is not None:
             chosen = chosen.requiring(bench.target.name, inexact.pass_name)
-        if bench.settings.goal != settings.goal or inexact is not None:
-            settings = replace(settings, goal=bench.settings.goal, workload=bench.settings.workload)
-            plans = Plans(settings, registry, chosen)
+        plans = Plans(bench.settings, registry, chosen)  # the goal may be that of the graph
         load = _load(bench, source)
         if settings.chain is None:
             _announce(bench, load, plans, say)
         key = _run_key(bench, chosen)
-        earlier = None if settings.fresh else _last_run(store, key)
+        latest = None if settings.fresh else store.read("runs", key, str)
+        earlier = finished_run(store, latest) if latest is not None else None
         if earlier is not None:
             say("read from the cache: the same run was made before (--no-cache repeats it)")
-            earlier.first_s = earlier.seconds
-            earlier.cached, earlier.seconds, earlier.settings = True, time.monotonic() - started, bench.settings
+            earlier.seconds, earlier.settings = time.monotonic() - started, bench.settings
             earlier.computed, earlier.from_cache = 0, earlier.computed + earlier.from_cache
             earlier.export, earlier.known = bench.exported.report if bench.exported else {}, bench.known
             return _noting(earlier, chosen, registry)
@@ -116,8 +116,8 @@ def execute(
             trace.finish(_for_trace(outcome))
         outcome.key = cache_key("finished run", to_wire(outcome))
         if outcome.status is not RunStatus.FAILED:  # a crash or a timeout may not come again
-            store.write("runs", outcome.key, to_wire(outcome))
-            store.write("runs", key, to_wire(_Latest(outcome.key)))
+            store.write("runs", outcome.key, to_wire(outcome))  # points of an earlier run of the request stay its own
+            store.write("runs", key, outcome.key)
     return _noting(outcome, chosen, registry)
 
 
@@ -161,22 +161,10 @@ def _about_broken(plugin: LoadedPlugin) -> str:
     return f"{about}: {reason}; optim plugins show {plugin.name}"
 
 
-def _chosen(settings: RunSettings, registry: Registry) -> ChosenTargets:
-    """The targets of the run; a lock of several names the baseline beside the one that it was for."""
-    chosen = choose_targets(registry, settings.target)
-    if settings.baseline:
-        chosen = replace(chosen, baseline=require_target(registry, settings.baseline))
-    return chosen
-
-
 def _prepared(
     bench_on: Callable[[Target], Workbench], chosen: ChosenTargets, failed: dict[str, OptimError]
 ) -> tuple[Workbench, ingest.Answer]:
-    """The run, prepared on the baseline; where the original does not run there, on the next of the targets.
-
-    Raises:
-        OptimError: it runs on none of them.
-    """
+    """The run, prepared on the baseline; where the original does not run there, on the next of the targets."""
     errors: dict[str, OptimError] = {}
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
@@ -223,7 +211,7 @@ def _outcome(
 ) -> Outcome:
     """Search, or repeat a chain, judge, and gather what came of it."""
     # what a run from the cache needs none of
-    from optim._engine.feeds.unread_rows import unread_rows
+    from optim._engine.feeds.traces import unread_rows
     from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
 
@@ -242,17 +230,21 @@ def _outcome(
         samples = (bench.reference.feed_set().sample(number) for number in bench.prepared.compared)
         for note in unread_rows(source.model.path, result.candidate.model.path, samples):
             bench.deadline.note(note)
+    plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
+    own = {name: version_of(name) for name in _PACKAGES}
     searches, verdict.searches = verdict.searches, ()
     found = look_after(bench, won, verdict, searches)
     return Outcome(
         **vars(verdict),
         settings=bench.settings,
-        goal_facts=GoalFacts(goal.basis, goal.words if goal.basis is Basis.CLOCK else None, goal.takes),
+        goal_basis=goal.basis,
+        goal_words=goal.words if goal.basis is Basis.CLOCK else None,
+        goal_takes=goal.takes,
         target=won.target,
         source=source,
         prepared=bench.prepared,
         operators=operator_counts(result.candidate.model.path) if result else {},
-        versions=_versions(bench, {**bench.prepared.versions, **won.prepared.versions}),
+        versions={**own, **plugins, **bench.prepared.versions, **won.prepared.versions},
         requirements=won.prepared.requirements,
         packages={plugin.info.name: (plugin.info.package, plugin.info.version) for plugin in bench.registry.plugins},
         search_s=search_s,
@@ -276,14 +268,15 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
         return ""
     if not needs_device_check(won.registry.backend(won.target.backend), won.target):
         return ""
-    from optim._engine.compare.independent import CheckedResult
     from optim._engine.jobs import check_device
 
     time = won.deadline
     within_s = min(time.for_original / 2, max(0.0, time.left))
     compared, without = won.comparison(candidate), tuple(won.settings.without)
-    result = CheckedResult(candidate.model, compared.interfaces, candidate.drift.relative_error)
-    request = check_device.Request(compared.place, without, compared.reference, within_s, result)
+    drift = candidate.drift.relative_error
+    request = check_device.Request(
+        compared.place, without, compared.reference, within_s, candidate.model, compared.interfaces, drift
+    )
     timeout_s = max(STARTING_S, min(won.settings.timeout_s, time.left))
     reason = check_device.checked(request, won.runner, timeout_s).reason
     for stored, name in names_in_messages(candidate.model.path, Path("model.onnx")).items():
@@ -310,20 +303,10 @@ def _contested(
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     """Everything a run depends on: what was asked, the model, the feeds, the code and the machine."""
-    settings = replace(
-        bench.settings,
-        source=Path(),
-        data=None,
-        fresh=False,
-        export=None,
-        component="",
-        cluster="",
-        store_url="",
-        trace="",
-    )
+    beside = {"source", "data", "fresh", "export", "component", "cluster", "store_url", "trace"}
     plugins = version_keys(plugin.info for plugin in bench.registry.plugins)
     depends_on = {
-        "asked": to_wire(settings),
+        "asked": {name: value for name, value in to_wire(bench.settings).items() if name not in beside},
         "target": to_wire(bench.target),
         "model": bench.original.digest,
         "feeds": bench.prepared.digest,
@@ -338,19 +321,6 @@ def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:
     return cache_key("run", depends_on)
 
 
-@dataclass(frozen=True, slots=True)
-class _Latest:
-    """The latest run of a request; points of an earlier one stay its own, as before ``--no-cache``."""
-
-    key: str
-
-
-def _last_run(store: Store, key: str) -> Outcome | None:
-    """The latest finished run of a request, or None."""
-    latest = store.read("runs", key, _Latest)
-    return finished_run(store, latest.key) if latest is not None else None
-
-
 def finished_run(store: Store, key: str) -> Outcome | None:
     """A finished run with everything it delivered, or None; points whose model is gone are left out."""
     outcome = store.read("runs", key, Outcome)
@@ -361,11 +331,6 @@ def finished_run(store: Store, key: str) -> Outcome | None:
             if file.exists():
                 store.drop("models", file.name, "it is not what its name says")
         return None
+    outcome.first_s, outcome.seconds = outcome.seconds, 0.0
     outcome.points = [point for point in outcome.points if not point.proven or is_whole(point.candidate.model.path)]
     return outcome
-
-
-def _versions(bench: Workbench, of_runtimes: Mapping[str, str]) -> dict[str, str]:
-    plugins = {p.info.package: p.info.version for p in bench.registry.plugins if p.info.package}
-    own = {name: version_of(name) for name in _PACKAGES}
-    return {**own, **plugins, **of_runtimes}

@@ -14,50 +14,112 @@ folder. Files are then replaced one by one, the mark last.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeVar
 
 from filelock import FileLock
 
+from optim._engine.json_file import read_json
 from optim._engine.locks import LockBusyError, acquire
-from optim._engine.runs.mark import (
-    MARK_FILE,
-    TEMPORARY_PREFIX,
-    Finished,
-    RunMark,
-    new_mark,
-    read_mark,
-    utc_now,
-    write_mark,
-)
 from optim._engine.runs.session_file import MODEL_FILE
 from optim.errors import OptimError, is_disk_full, some_of
+
+T = TypeVar("T")
+
+MARK_FILE = "run.json"
+TEMPORARY_PREFIX = ".optim-"
+"""Names that begin so are ours, and may be left behind by a run that was killed."""
 
 ASIDE_FOLDER = "not-delivered"
 """Beside a model that an earlier run delivered: the report of a run that delivered none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The finished run whose files lie in the folder.
+
+    Attributes:
+        key: of everything the user asked for.
+        finished: when, ISO 8601 in UTC.
+        files: names that the run wrote; others in the folder are the user's own.
+    """
+
+    key: str
+    finished: str
+    files: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Files lie in the folder itself: a mark that names others is not one that optim wrote."""
+        for name in self.files:
+            if name in ("", ".", "..") or set(name) & set("/\\:\0"):  # on any system
+                raise ValueError(f"{name!r} is not the name of a file in the folder")
+
+
+@dataclass(frozen=True, slots=True)
+class RunMark:
+    """What ``run.json`` holds.
+
+    Attributes:
+        optim: version that wrote it.
+        status: of the newest run. A run that was killed stays ``running``.
+        started: when, ISO 8601 in UTC.
+        key: of everything the user asked for.
+        pid: process of the newest run.
+        holds: what lies in the folder; None before the first run has finished.
+    """
+
+    optim: str
+    status: Literal["running", "finished"]
+    started: str
+    key: str
+    pid: int
+    holds: Finished | None = None
+
+
+def read_mark(folder: Path) -> RunMark | None:
+    """The mark of a folder, ``run.json``; None where the folder is not ours."""
+    from optim.jobs.wire import from_wire
+
+    try:
+        return from_wire(RunMark, read_json(folder / MARK_FILE))
+    except (OSError, ValueError):
+        return None
+
+
+def write_mark(folder: Path, mark: RunMark) -> None:
+    """Replace the mark of a folder in one step."""
+    from optim.jobs.wire import to_wire
+
+    temporary = folder / f"{TEMPORARY_PREFIX}mark"
+    try:
+        temporary.write_text(json.dumps(to_wire(mark), indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, folder / MARK_FILE)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 class RunFolder:
-    """A claimed run folder; as a context manager it gives an unpublished claim back.
+    """A claimed run folder, until its lock is released; as a context manager it gives an unpublished claim back.
 
     Attributes:
         earlier: the finished run whose files lie in it, if there is one.
     """
 
-    def __init__(self, path: Path, mark: RunMark, lock: FileLock, *, created: bool, before: RunMark | None) -> None:
-        self.path = path
-        self.earlier = mark.holds
-        self._mark = mark
-        self._lock = lock
-        self._created = created
-        self._before = before
-        self._open = True
+    def __init__(self, path: Path, key: str, lock: FileLock, *, created: bool) -> None:
+        self.path, self._lock, self._created = path, lock, created
+        self._before = read_mark(path)
+        self.earlier = self._before.holds if self._before is not None else None
+        version = importlib.metadata.version("optim-core")
+        self._mark = RunMark(version, "running", _utc_now(), key, os.getpid(), self.earlier)
 
     @classmethod
     def claim(cls, path: Path, key: str = "") -> RunFolder:
@@ -78,10 +140,9 @@ class RunFolder:
                 _require_ours(path)
                 created = not path.is_dir()
                 path.mkdir(parents=True, exist_ok=True)
-                before = read_mark(path)
-                mark = new_mark(key, before.holds if before else None)
+                claimed = cls(path, key, lock, created=created)
                 try:
-                    write_mark(path, mark)
+                    write_mark(path, claimed._mark)
                 except OSError:
                     if created:
                         path.rmdir()
@@ -89,30 +150,32 @@ class RunFolder:
         except BaseException:
             lock.release()
             raise
-        return cls(path, mark, lock, created=created, before=before)
+        return claimed
 
-    def publish(self, write: Callable[[Path], None]) -> None:
+    def publish(self, write: Callable[[Path], T]) -> T:
         """Fill the folder, in place of what an earlier run left there.
 
         Raises:
             OptimError[disk-full]: what was there before is still there.
             OptimError[not-our-folder]: the user has a file of a name that the run writes.
         """
-        with self._filled(stage_of(self.path), write) as stage:
-            for entry in users_entries(self.path):
+        new = _beside(self.path, "new") if _can_rename(self.path) else self._new_inside
+        with self._filled(new) as stage:
+            written = write(stage)
+            for entry in _users_entries(self.path):
                 if (stage / entry.name).exists():
                     raise _not_ours(entry)
             files = tuple(sorted(entry.name for entry in stage.iterdir()))
-            mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, utc_now(), files))
+            mark = replace(self._mark, status="finished", holds=Finished(self._mark.key, _utc_now(), files))
             write_mark(stage, mark)
-            swap_in(stage, self.path)
+            _swap_in(stage, self.path)
+        return written
 
     @property
-    def holds_a_model(self) -> bool:
-        """Whether an earlier run delivered one."""
-        return self.earlier is not None and MODEL_FILE in self.earlier.files
+    def _new_inside(self) -> Path:
+        return self.path / f"{TEMPORARY_PREFIX}new"
 
-    def publish_aside(self, write: Callable[[Path], None]) -> None:
+    def publish_aside(self, write: Callable[[Path], T]) -> T:
         """Fill :data:`ASIDE_FOLDER`, and leave what an earlier run delivered as it is.
 
         Raises:
@@ -123,39 +186,40 @@ class RunFolder:
         aside = self.path / ASIDE_FOLDER
         if aside.exists() and ASIDE_FOLDER not in self.earlier.files:
             raise _not_ours(aside)
-        with self._filled(self.path / f"{TEMPORARY_PREFIX}new", write) as stage:
+        with self._filled(self._new_inside) as stage:
+            written = write(stage)
             files = tuple(sorted({*self.earlier.files, ASIDE_FOLDER}))
             write_mark(self.path, replace(self._mark, status="finished", holds=replace(self.earlier, files=files)))
             shutil.rmtree(aside, ignore_errors=True)
             os.replace(stage, aside)
+        return written
 
     @contextmanager
-    def _filled(self, stage: Path, write: Callable[[Path], None]) -> Iterator[Path]:
-        """Fills a new folder, which the caller then moves to its place, and ends the claim."""
+    def _filled(self, stage: Path) -> Iterator[Path]:
+        """Makes a folder that the caller fills and moves to its place, and ends the claim."""
         with _disk_errors(self.path, claiming=False):
             shutil.rmtree(stage, ignore_errors=True)
             try:
                 stage.mkdir()
-                write(stage)
                 yield stage
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
-        self._close()
+        self._lock.release()
 
     def abandon(self) -> None:
         """Give the claim back: an earlier result is marked as it was, an empty folder is removed."""
-        if not self._open:
+        if not self._lock.is_locked:
             return
         try:
             with _disk_errors(self.path, claiming=False):
-                if self._before is not None and self._before.holds is not None:
+                if self._before is not None and self.earlier is not None:
                     write_mark(self.path, self._before)
                 else:
                     (self.path / MARK_FILE).unlink(missing_ok=True)
                     if self._created and not any(self.path.iterdir()):
                         self.path.rmdir()
         finally:
-            self._close()
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -167,16 +231,10 @@ class RunFolder:
         with suppress(OSError, OptimError) if error is not None else nullcontext():
             self.abandon()
 
-    def _close(self) -> None:
-        self._open = False
-        self._lock.release()
-
 
 def report_folder(path: Path, *, delivered: bool) -> Path:
     """Returns where the newest run wrote its report, in a run folder that it filled."""
-    mark = read_mark(path)
-    kept = not delivered and mark is not None and mark.holds is not None and MODEL_FILE in mark.holds.files
-    return path / ASIDE_FOLDER if kept else path
+    return path / ASIDE_FOLDER if not delivered and MODEL_FILE in _files_of_runs(path) else path
 
 
 def report_page(folder: Path) -> Path:
@@ -185,6 +243,10 @@ def report_page(folder: Path) -> Path:
 
     page = folder / PAGE_FILE
     return page if page.is_file() else folder / REPORT_FILE
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _not_ours(entry: Path) -> OptimError:
@@ -262,25 +324,29 @@ def _can_rename(path: Path) -> bool:
     return not stands_inside and not os.path.ismount(path) and os.access(path.parent, os.W_OK | os.X_OK)
 
 
-def stage_of(path: Path) -> Path:
-    """Returns where the new folder is written."""
-    return path.with_name(f".{path.name}.optim-new") if _can_rename(path) else path / f"{TEMPORARY_PREFIX}new"
+def _beside(path: Path, state: str) -> Path:
+    """Returns the place of the old or of the new folder, while both are there."""
+    return path.with_name(f".{path.name}.optim-{state}")
 
 
-def users_entries(folder: Path) -> list[Path]:
-    """The files and folders in a run folder that no run wrote."""
+def _files_of_runs(folder: Path) -> tuple[str, ...]:
+    """The names that an earlier run wrote into a folder."""
     mark = read_mark(folder)
-    ours = {MARK_FILE, *(mark.holds.files if mark and mark.holds else ())}
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
-    return [entry for entry in entries if entry.name not in ours]
+    return mark.holds.files if mark is not None and mark.holds is not None else ()
 
 
-def swap_in(stage: Path, path: Path) -> None:
+def _users_entries(folder: Path) -> list[Path]:
+    """The files and folders in a run folder that no run wrote."""
+    ours = {MARK_FILE, *_files_of_runs(folder)}
+    return [one for one in folder.iterdir() if one.name not in ours and not one.name.startswith(TEMPORARY_PREFIX)]
+
+
+def _swap_in(stage: Path, path: Path) -> None:
     """Give ``path`` the contents of ``stage``, and keep the user's own files there."""
     if stage.parent == path:
         _replace_files(stage, path)
         return
-    old = _old_of(path)
+    old = _beside(path, "old")
     shutil.copymode(path, stage)
     os.replace(path, old)
     try:
@@ -295,13 +361,13 @@ def recover(path: Path) -> None:
     """Put right what a killed process left around ``path``."""
     if not path.name:
         return  # the root: nothing lies beside it
-    old = _old_of(path)
+    old = _beside(path, "old")
     if old.is_dir():
         if path.exists():
             _discard(old, path)
         else:
             os.replace(old, path)
-    _remove(path.with_name(f".{path.name}.optim-new"))
+    _remove(_beside(path, "new"))
     if read_mark(path) is not None:
         for left in path.glob(f"{TEMPORARY_PREFIX}*"):
             _remove(left)
@@ -309,7 +375,7 @@ def recover(path: Path) -> None:
 
 def _discard(old: Path, path: Path) -> None:
     """Delete the old folder, after the user's own files moved over."""
-    for entry in users_entries(old):
+    for entry in _users_entries(old):
         if not (path / entry.name).exists():
             os.replace(entry, path / entry.name)
     _remove(old)
@@ -317,13 +383,12 @@ def _discard(old: Path, path: Path) -> None:
 
 def _replace_files(stage: Path, path: Path) -> None:
     """The mark comes last: it says which files belong together."""
-    mark = read_mark(path)
     new = {entry.name for entry in stage.iterdir()}
     for name in sorted(new - {MARK_FILE}):
         if (stage / name).is_dir():
             _remove(path / name)
         os.replace(stage / name, path / name)
-    for name in set(mark.holds.files if mark and mark.holds else ()) - new:
+    for name in set(_files_of_runs(path)) - new:
         _remove(path / name)
     os.replace(stage / MARK_FILE, path / MARK_FILE)
 
@@ -344,7 +409,3 @@ def _has_mounts(folder: Path) -> bool:
     folder = folder.resolve()
     places = (Path(partition.mountpoint) for partition in psutil.disk_partitions(all=True))
     return any(folder == place or folder in place.parents for place in places)
-
-
-def _old_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.optim-old")

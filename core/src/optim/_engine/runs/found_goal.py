@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -32,9 +31,6 @@ def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
 
     Returns:
         The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
-
-    Raises:
-        OptimError: the clock of the goal that the user named cannot run the model.
     """
     settings, facts = bench.settings, bench.facts
     if settings.goal_is_said:
@@ -90,9 +86,6 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
 
     Returns:
         The settings, and a line about the goal; empty where the user named it, or it is latency.
-
-    Raises:
-        OptimError: see :func:`require_foretold`.
     """
     if settings.export is not None:
         require_foretold(settings, registry)
@@ -105,20 +98,16 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     exported = read_export_file(path) if path.is_dir() else None
     if exported is not None and len(exported.components) == 1:
         path = path / next(iter(exported.components.values())).file
-    model, known = _read(path), known_export(path)
+    known = known_export(path)
     facts = known.content.facts if known is not None else {}
-    asked = generator.answers(model, settings.goal_request, facts) if model is not None else ""
+    try:
+        model = describe_model(path, digest="of a plan")
+    except (OSError, ValueError, DecodeError):  # it is missing or does not read: a run will say that
+        return settings, ""
+    asked = generator.answers(model, settings.goal_request, facts)
     if isinstance(asked, str):
         return settings, ""
     workload = Workload(asked.prompt, asked.new)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
     return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
-
-
-def _read(path: Path) -> Model | None:
-    """The interface of a file; None where it is missing or does not read: a run will say that."""
-    try:
-        return describe_model(path, digest="of a plan")
-    except (OSError, ValueError, DecodeError):
-        return None

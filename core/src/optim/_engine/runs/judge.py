@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from optim._engine.compare.rounding import not_reproducible
+from optim._engine.compare.original import not_reproducible
 from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
@@ -23,7 +23,7 @@ from optim._engine.search.rows import failures, smallest_size, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
-from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, StepStatus
+from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
 from optim._engine.search.taste import FEW
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
@@ -46,24 +46,22 @@ def judge_search(bench: Workbench, plan: Plan) -> Verdict:
     """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
     beam = Beam(bench, plan)
     try:
-        verdict = _searched(_Ending(bench, beam, plan, beam.selection()))
+        verdict = _searched(_Ending(bench, beam, plan))
     except TimingFailed as failed:
         beam.board.conclude(bench.original, stopped=_STOPPED)
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        return Verdict(RunStatus.FAILED, what, None, beam.board.attempts, points=beam.board.points())
+        return Verdict(RunStatus.FAILED, _why(failed), None, beam.board.attempts, points=beam.board.points())
     verdict.searches = ((bench, beam.board),)
     return verdict
 
 
-def _searched(ending: _Ending) -> Verdict:
-    """The verdict of a search that can time what it finds.
+def _why(failed: TimingFailed) -> str:
+    return f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
 
-    Raises:
-        TimingFailed: it cannot.
-    """
+
+def _searched(ending: _Ending) -> Verdict:
+    """The verdict of a search that can time what it finds."""
     original = Measured(ending.bench.original, ITSELF)
-    objective = ending.selection.objective
-    if objective.is_accuracy and not objective.objection(original) and not ending.plan.forced():
+    if ending.objective.is_accuracy and not ending.objective.objection(original) and not ending.plan.forced():
         return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
     recalled = ending.beam.recalled()
     winner = ending.decided(recalled) if recalled else None
@@ -87,9 +85,7 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     try:
         verdict = _decided(contest, base)
     except TimingFailed as failed:
-        stopped = _STOPPED
-        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-        verdict = Verdict(RunStatus.FAILED, what, None, [])
+        stopped, verdict = _STOPPED, Verdict(RunStatus.FAILED, _why(failed), None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
     for one in contest.entrants:
@@ -103,30 +99,30 @@ def judge_contest(contest: Contest, base: Workbench) -> Verdict:
     )
 
 
-def _won_again(contest: Contest) -> tuple[Measured, Entrant, _Ending] | None:
-    """The winner of an earlier run, if it is better than the original in the proof; None otherwise."""
-    recalled = contest.recalled()
-    if recalled is None:
-        return None
-    one, ranking = recalled
-    ending = _ending_of(one, one.bench)
-    winner = ending.decided(ranking)
-    return None if winner is None else (winner, one, ending)
-
-
 def _decided(contest: Contest, base: Workbench) -> Verdict:
-    """The verdict where the baseline can be timed.
-
-    Raises:
-        TimingFailed: it cannot.
-    """
+    """The verdict where the baseline can be timed."""
+    best: tuple[Measured, Entrant, _Ending] | None = None
+    undecided = ""
     contest.time_originals()
-    best, undecided = _won_again(contest), ""
+    if (recalled := contest.recalled()) is not None:
+        one, ranking = recalled
+        ending = _Ending(one.bench, one.beam, one.plan)
+        if (winner := ending.decided(ranking)) is not None:
+            best = winner, one, ending
     if best is not None and best[1].beam.recall.stands(best[0]):
         contest.end_with(best[1])
     else:
         contest.run()
-        best, undecided = _best_of(contest, best)
+        for one in contest.order:
+            if best is not None and not contest.may_beat(one, best[0], best[1]):
+                continue
+            ending = _Ending(one.bench, one.beam, one.plan)
+            winner = ending.decided(one.ranking)
+            if winner is None:
+                one.reason = "no candidate is better than the baseline in the final timing"
+                undecided = undecided or ending.selection.undecided
+            elif best is None or contest.is_better((winner, one), (best[0], best[1])):
+                best = winner, one, ending
     if best is not None:
         best[1].beam.recall.keep(best[0])
         return best[2].delivery(best[0])
@@ -136,39 +132,16 @@ def _decided(contest: Contest, base: Workbench) -> Verdict:
         return Verdict(RunStatus.FAILED, reasons, None, [])
     promising = sorted(left, key=lambda one: one.promise)
     nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
-    return _ending_of(nearest, base).nothing_better(undecided)
+    return _Ending(base, nearest.beam, nearest.plan).nothing_better(undecided)
 
 
-def _best_of(
-    contest: Contest, best: tuple[Measured, Entrant, _Ending] | None
-) -> tuple[tuple[Measured, Entrant, _Ending] | None, str]:
-    """The best that is proven on any target, and what is undecided; ``best`` was proven before."""
-    undecided = ""
-    for one in contest.order:
-        if best is not None and not contest.may_beat(one, best[0], best[1]):
-            continue
-        ending = _ending_of(one, one.bench)
-        winner = ending.decided(one.ranking)
-        if winner is None:
-            one.reason = "no candidate is better than the baseline in the final timing"
-            undecided = undecided or ending.selection.undecided
-        elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-            best = winner, one, ending
-    return best, undecided
-
-
-def _ending_of(one: Entrant, bench: Workbench) -> _Ending:
-    return _Ending(bench, one.beam, one.plan, one.beam.selection())
-
-
-@dataclass(frozen=True, slots=True)
 class _Ending:
     """A search at its end, and the verdict that it comes to."""
 
-    bench: Workbench
-    beam: Beam
-    plan: Plan
-    selection: Selection
+    def __init__(self, bench: Workbench, beam: Beam, plan: Plan) -> None:
+        self.bench, self.beam, self.plan, self.board = bench, beam, plan, beam.board
+        self.selection = beam.selection()
+        self.objective = self.selection.objective
 
     def decided(self, ranking: Sequence[Measured]) -> Measured | None:
         """The candidate that is better than the original in the proof; None if there is none."""
@@ -177,39 +150,38 @@ class _Ending:
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""
-        self.beam.board.timed(winner, None)
+        self.board.timed(winner, None)
         return self._verdict(_delivered(winner, self.selection), "", winner)
 
     def nothing_better(self, undecided: str = "") -> Verdict:
         """The verdict if nothing is better, and why."""
         undecided = undecided or self.selection.undecided
-        idle = {attempt.step.pass_name for attempt in self.beam.board.attempts if attempt.unchanged}
+        idle = {attempt.step.pass_name for attempt in self.board.attempts if attempt.unchanged}
         forced = [one for one in self.plan.forced() if one.is_named or one.name not in idle]
         if (exact := self.made_right()) is not None:
             return exact
         if forced:
             # what only prepares need not be better: the pass that had to be was not
             first = next((one for one in forced if one.pass_class.role is Role.IMPROVE), forced[0])
-            name = first.name
-            self.beam.board.conclude(self.bench.original)
-            tried = failures([a for a in self.beam.board.attempts if a.status is not StepStatus.SKIPPED], name)
-            why = next(iter(self.selection.objections), undecided or tried)
-            return self.not_held(f"{name} {first.why}, but it failed: {why}")
+            self.board.conclude(self.bench.original)
+            tried = [row for row in self.board.attempts if row.status is not StepStatus.SKIPPED]
+            why = next(iter(self.selection.objections), undecided or failures(tried, first.name))
+            return self.not_held(f"{first.name} {first.why}, but it failed: {why}")
         reason = undecided or "no candidate is better than the original"
-        if broken := self.selection.objective.original_objection(self.bench.original):
-            self.beam.board.conclude(self.bench.original)
+        if broken := self.objective.original_objection(self.bench.original):
+            self.board.conclude(self.bench.original)
             return self._out_of_bounds(broken)
-        if self.selection.objective.is_accuracy:
-            reason = f"the original keeps within {self.selection.objective.bounds_text}, and nothing is more accurate"
+        if self.objective.is_accuracy:
+            reason = f"the original keeps within {self.objective.bounds_text}, and nothing is more accurate"
             return self._verdict(RunStatus.UNCHANGED, reason, self._original())
-        if self.bench.settings.says_a_budget and self.beam.board.beyond(1) and not self.beam.board.lossy_held:
-            self.beam.board.conclude(self.bench.original)
+        if self.bench.settings.says_a_budget and self.board.beyond(1) and not self.board.lossy_held:
+            self.board.conclude(self.bench.original)
             nearest = self._measure_nearest()
             if nearest is not None and self.selection.would_help(nearest):
                 return self._missed(f"no candidate that is better meets the budget of {self.bench.budget.text}")
             no_help = _why_no_help(nearest, timed=self.bench.target.timed)
             reason += f", and the candidate nearest to the budget of {self.bench.budget.text} {no_help}"
-        reason += why_no_more(untried(self.beam.board.attempts), self.bench.deadline)
+        reason += why_no_more(untried(self.board.attempts), self.bench.deadline)
         return self._verdict(RunStatus.UNCHANGED, reason, self._original())
 
     def _out_of_bounds(self, broken: str) -> Verdict:
@@ -217,22 +189,23 @@ class _Ending:
 
         What keeps within them and is beyond the budget is kept aside, else what comes nearest to them.
         """
-        objective = self.selection.objective
-        if not objective.bounds:  # a latency limit that the goal keeps to itself
+        if not self.objective.bounds:  # a latency limit that the goal keeps to itself
             return self._missed(f"no candidate meets the latency limit; original: {broken}")
-        within = [one for one in self.beam.board.beyond() if not objective.excess(Measured(one))]
+        within = [one for one in self.board.beyond() if not self.objective.excess(Measured(one))]
         nearest = self.selection.measure_nearest(within[:FEW]) if within else None
-        if nearest is not None and not objective.objection(nearest):
+        if nearest is not None and not self.objective.objection(nearest):
             budget = self.bench.budget.text
-            return self._missed(f"no candidate meets both {objective.bounds_text} and {budget}; original: {broken}")
+            return self._missed(
+                f"no candidate meets both {self.objective.bounds_text} and {budget}; original: {broken}"
+            )
         closer = self.selection.nearest_to_bounds()
         if nearest is not None and closer is not None:
-            self.beam.board.dismiss(nearest.candidate)
+            self.board.dismiss(nearest.candidate)
         nearest = closer or nearest
-        said = f"no candidate within the accuracy budget meets {objective.bounds_text}; original: {broken}"
+        said = f"no candidate within the accuracy budget meets {self.objective.bounds_text}; original: {broken}"
         if nearest is not None:
-            said += f"; nearest candidate: {objective.objection(nearest)}"
-        elif smallest := smallest_size(self.beam.board.attempts):
+            said += f"; nearest candidate: {self.objective.objection(nearest)}"
+        elif smallest := smallest_size(self.board.attempts):
             said += f"; smallest candidate, which was not timed: {size_text(smallest)}"
         return self._missed(said)
 
@@ -245,38 +218,33 @@ class _Ending:
         if inexact is None or [one.name for one in self.plan.forced()] != [inexact.pass_name]:
             return None
         try:
-            candidate = _repeat(self.bench, self.beam.board, [Named(inexact.pass_name)])
+            candidate = _repeat(self.bench, self.board, [Named(inexact.pass_name)])
         except OptimError:  # its row says why
             return None
-        if self.beam.board[candidate].objection:
+        if self.board[candidate].objection:
             return None
         return self._verdict(RunStatus.PREPARED, _COST_UNKNOWN, Measured(candidate))
 
     def not_held(self, reason: str) -> Verdict:
         """The verdict where a named pass did not hold: the budget is missed where that is why, else the run failed."""
-        self.beam.board.conclude(self.bench.original)
+        self.board.conclude(self.bench.original)
         forced = {planned.name for planned in self.plan.forced()}
-        attempts = self.beam.board.attempts
+        attempts = self.board.attempts
         if any(attempt.step.pass_name in forced and attempt.objection.beyond_budget for attempt in attempts):
             self._measure_nearest()
             return self._missed(reason)
-        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.beam.board.points())
-
-    @property
-    def _base(self) -> LaneResult | None:
-        """The clock's figures of the original in the last race."""
-        return self.beam.board.objective.base
+        return Verdict(RunStatus.FAILED, reason, None, attempts, points=self.board.points())
 
     def _verdict(self, status: RunStatus, reason: str, winner: Measured) -> Verdict:
         """The verdict of a search that delivers something."""
-        self.beam.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
+        self.board.conclude(winner.candidate, None if winner.candidate.is_original else winner)
         return Verdict(
             status,
             reason,
             winner,
-            self.beam.board.attempts,
-            original=self.beam.board[winner.candidate].base or self._base,
-            points=self.beam.board.points(winner.candidate),
+            self.board.attempts,
+            original=self.board[winner.candidate].base or self.objective.base,
+            points=self.board.points(winner.candidate),
         )
 
     def _original(self) -> Measured:
@@ -288,22 +256,21 @@ class _Ending:
         """
         if not self.bench.target.timed:
             return Measured(self.bench.original)
-        # its races were against the original where that was prepared
-        elsewhere = bool(self.beam.start.candidate.target)
-        is_late = self.beam.time.is_up or not self.beam.time.may_prove_more
-        clock = self.beam.clock
-        is_timed = self._base is not None and (clock.proves or is_late or elsewhere)
-        if not is_timed and not self.beam.time.may_prove_more:
+        time = self.beam.time
+        elsewhere = bool(self.beam.start.candidate.target)  # its races were against the original on the baseline
+        may_do = self.beam.clock.proves or elsewhere or time.is_up or not time.may_prove_more
+        is_timed = self.objective.base is not None and may_do
+        if not is_timed and not time.may_prove_more:
             self.bench.deadline.note(_UNTIMED)
             return Measured(self.bench.original, ITSELF)
         if not is_timed and not self.selection.measure([self.bench.original]):
-            score = self.beam.board[self.bench.original]
+            score = self.board[self.bench.original]
             if score.result is not None and score.result.failure:
                 raise Races(self.bench).failed(score.result.failure)
             if score.out_of_time:
                 return Measured(self.bench.original, ITSELF)
             raise not_reproducible(score.objection.text)
-        base = self._base
+        base = self.objective.base
         return Measured(self.bench.original, as_base(base) if base is not None and base.ratio is not None else ITSELF)
 
     def _measure_nearest(self) -> Measured | None:
@@ -311,7 +278,7 @@ class _Ending:
 
         None where there is none, or none of the nearest runs.
         """
-        nearest = self.beam.board.beyond(FEW)  # the nearest may be slow where the next is fast
+        nearest = self.board.beyond(FEW)  # the nearest may be slow where the next is fast
         if not nearest:
             return None
         self.bench.say("measuring the candidate nearest to the budget")
@@ -323,9 +290,9 @@ class _Ending:
             RunStatus.BUDGET_MISSED,
             reason,
             None,
-            self.beam.board.attempts,
-            original=self._base,
-            points=self.beam.board.points(),
+            self.board.attempts,
+            original=self.objective.base,
+            points=self.board.points(),
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from optim._engine.goals.generating import GENERATOR
 from optim._engine.plugins.plugin import EnginePart
 from optim._engine.plugins.registry import load_registry
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import read_mark
 from optim._engine.runs.session_file import MODEL_FILE, SESSION_FILE, SessionFile
 from optim._engine.runs.session_trust import read_session_file
 from optim.decoders.conventions import carried_by_name
@@ -131,11 +131,7 @@ def _packed(path: Path, adapter: Any) -> onnxruntime.InferenceSession:
 
 
 def _adapted(session: Any, model: Path, adapter: Any) -> Any:
-    """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring.
-
-    Raises:
-        OptimError[adapter-not-taken]: one is given, and the model takes none.
-    """
+    """A session whose runs take adapters, where the graph has inputs for them, with the one that its runs bring."""
     from optim.onnx.adapter_inputs import KEY
 
     metadata = session.get_modelmeta().custom_metadata_map if hasattr(session, "get_modelmeta") else None

@@ -29,7 +29,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
-        generate=str(settings.workload) if "prompt" in outcome.goal_facts.takes else None,
+        generate=str(settings.workload) if "prompt" in outcome.goal_takes else None,
         metric=settings.metric.text if settings.metric else None,
         budget=_budget_of(settings),
         feeds=LockedFeeds(
@@ -53,12 +53,7 @@ def lock_of(outcome: Outcome) -> Lock:
 
 
 def require_same(outcome: Outcome, lock: Lock) -> None:
-    """Refuse a repeated run that has another original than its lock, or came to another result.
-
-    Raises:
-        OptimError[other-source]: the model is not the one that was locked.
-        OptimError[lock-mismatch]: the chain of the lock gives another model here.
-    """
+    """Refuse a repeated run that has another original than its lock, or came to another result."""
     source, found = outcome.source.model.digest, outcome.delivered.model.digest if outcome.delivered else "none"
     if lock.source.digest != source:
         raise OptimError(

@@ -14,8 +14,7 @@ from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.delivering import find_deliverer
 from optim._engine.runs.execute import finished_run
-from optim._engine.runs.folder import RunFolder
-from optim._engine.runs.mark import read_mark
+from optim._engine.runs.folder import RunFolder, read_mark
 from optim._engine.runs.publish import publish
 from optim._engine.search.front import speed
 from optim._engine.search.objective import Objective
@@ -52,12 +51,7 @@ class Pick:
 
     @classmethod
     def parse(cls, wanted: str) -> Pick:
-        """``smallest``, ``2``, or bounds, with a word before them: ``fastest,max-size=50MB``; else ``most-accurate``.
-
-        Raises:
-            OptimError[unknown-point]: it can be no point of any run.
-            OptimError[bad-budget]: a bound is none.
-        """
+        """``smallest``, ``2``, or bounds after a word: ``fastest,max-size=50MB``; without a word ``most-accurate``."""
         words = [word.strip() for word in wanted.split(",")]
         said = dict(word.split("=", 1) for word in words if "=" in word)
         figures = {f"max-{figure}": figure for figure in FIELDS}
@@ -70,21 +64,15 @@ class Pick:
 
 
 def choose(points: Sequence[Measured], wanted: str) -> Measured:
-    """The point that a word or a number names.
-
-    Raises:
-        OptimError[no-points]: the run found nothing that could be delivered.
-        OptimError[unknown-point]: there is none of that name.
-    """
-    front = [point for point in points if point.number]
+    """The point that a word or a number names."""
+    front = {str(point.number): point for point in points if point.number}
     if not front:
         raise nothing_to_pick(wanted)
     if wanted in _ORDERS:
-        return min(front, key=_ORDERS[wanted])
-    by_number = {str(point.number): point for point in front}
-    if wanted not in by_number:
-        raise _unknown_point(wanted, [*_ORDERS, *by_number])
-    return by_number[wanted]
+        return min(front.values(), key=_ORDERS[wanted])
+    if wanted not in front:
+        raise _unknown_point(wanted, [*_ORDERS, *front])
+    return front[wanted]
 
 
 def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
@@ -97,7 +85,7 @@ def _unknown_point(wanted: str, known: Sequence[str]) -> OptimError:
 
 
 def nothing_to_pick(wanted: str) -> OptimError:
-    """The error for a run without points, of its front at least."""
+    """The error for a run without points on its front."""
     return OptimError.usage(
         "no-points",
         f"this run has no result to pick: {wanted}",
@@ -109,14 +97,7 @@ def nothing_to_pick(wanted: str) -> OptimError:
 def pick_from(
     folder: Path, wanted: str, output: Path, say: Callable[[str], None], layouts: LayoutRequest | None = None
 ) -> Report:
-    """Deliver another point of the run that filled ``folder``.
-
-    Raises:
-        OptimError[not-a-run-folder]: it is none, or was not finished.
-        OptimError[no-points]: the run had none.
-        OptimError[points-gone]: the cache does not have what the run measured, as of one that failed.
-        OptimError[unknown-point]: there is no such point.
-    """
+    """Deliver another point of the run that filled ``folder``."""
     store, (key, failed) = Store(), _key_of(folder, wanted)
     with store.in_use(), RunFolder.claim(output) as claimed:
         outcome = finished_run(store, key)
@@ -130,7 +111,6 @@ def pick_from(
                 f"repeat the run with --pick {wanted}: optim run MODEL -o DIR --pick {wanted}",
             )
         kept = folder if (folder / CONFIG_FILE).is_file() else None
-        outcome.cached, outcome.first_s, outcome.seconds = True, outcome.seconds, 0.0
         registry = load_registry()
         if layouts is not None:
             asked, deliverer = outcome.settings, find_deliverer(registry)
@@ -139,12 +119,7 @@ def pick_from(
 
 
 def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
-    """The same run with another point as its result.
-
-    Raises:
-        OptimError[no-points]: the run found nothing that could be delivered.
-        OptimError[unknown-point]: there is no such point.
-    """
+    """The same run with another point as its result."""
     asked, settings = Pick.parse(wanted), outcome.settings
     bounds = merged(settings.bounds, asked.bounds)
     objective = Objective(find_goal(registry, settings.goal), outcome.target.timed, bounds, outcome.original)
@@ -166,11 +141,7 @@ def picked(outcome: Outcome, wanted: str, registry: Registry) -> Outcome:
 
 
 def _within(outcome: Outcome, objective: Objective, asked: Pick) -> list[Measured]:
-    """The points of the front within the bounds of the run and of the pick; all of them for a number.
-
-    Raises:
-        OptimError[no-points]: none is within them; says what comes nearest.
-    """
+    """The points of the front within the bounds of the run and of the pick; all of them for a number."""
     front = [point for point in outcome.points if point.number]
     if asked.word.isdecimal():
         return front

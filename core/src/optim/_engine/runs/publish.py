@@ -17,7 +17,7 @@ from optim._engine.reports.schema import PAGE_FILE, REPORT_FILE, Report
 from optim._engine.runs.delivering import LayoutRequest, find_deliverer
 from optim._engine.runs.folder import RunFolder
 from optim._engine.runs.locking import lock_of
-from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, Opening, write_session_files
+from optim._engine.runs.session_file import MODEL_FILE, NEAREST_FOLDER, SessionFile, write_session_files
 from optim._engine.search.state import Candidate
 from optim._engine.sources.export_file import KeptFiles, files_to_keep, read_export_file, write_export_file
 from optim._engine.sources.naming import quiet
@@ -41,17 +41,15 @@ def publish(
     ``kept`` is a run folder that has the files of the source already; without it they are taken from the source.
     """
     say("writing the result")
-    reports: list[Report] = []
-    aside = outcome.delivered is None and folder.holds_a_model
-    fill = folder.publish_aside if aside else folder.publish
+    earlier = folder.earlier.files if folder.earlier is not None else ()
+    fill = folder.publish_aside if outcome.delivered is None and MODEL_FILE in earlier else folder.publish
     if layouts is not None and layouts.files is not None:
         files: KeptFiles | None = KeptFiles(layouts.files, links=True)
     elif kept is not None:
         files = KeptFiles(kept, links=False)
     else:
         files = files_to_keep(outcome.settings.source, outcome.known)
-    fill(lambda path: reports.append(write_run(outcome, registry, path, files, layouts, say)))
-    return reports[0]
+    return fill(lambda path: write_run(outcome, registry, path, files, layouts, say))
 
 
 def write_run(
@@ -62,21 +60,15 @@ def write_run(
     layouts: LayoutRequest | None = None,
     say: Callable[[str], None] = quiet,
 ) -> Report:
-    """Every file of a run folder but its mark.
-
-    Raises:
-        OptimError: what the target's backend adds could not be made, or does not work.
-    """
+    """Every file of a run folder but its mark."""
     if outcome.delivered is not None:
         _write_component_file(outcome, folder)
         outcome.checks = _deliver(outcome, outcome.delivered, registry, folder)
         if files is not None:
             note = carry_files(files.folder, folder, links=files.links).note
             outcome.notes = (*outcome.notes, *filter(None, [note]))
-        outcome.layouts = ()
         if layouts is not None:
-            deliverer, data = find_deliverer(registry), outcome.settings.data
-            outcome.layouts = deliverer.add(registry, layouts, folder, say, data)
+            outcome.layouts = find_deliverer(registry).add(registry, layouts, folder, say, outcome.settings.data)
     if outcome.nearest is not None:
         _set_aside(outcome, outcome.nearest.candidate, registry, folder / NEAREST_FOLDER)
     renderer = None
@@ -101,14 +93,15 @@ def _deliver(outcome: Outcome, candidate: Candidate, registry: Registry, folder:
     started = timed.ready.start if timed is not None and timed.ready is not None else None
     served = timed.throughput.served if timed is not None and timed.throughput is not None else None
     outcome.loader, outcome.load_script = bool(script), "" if backend.owner is None else script
-    write_session_files(
-        folder,
+    settings = SessionFile.of(
         model.session,
         outcome.target,
         owner=backend.owner,
-        script=with_generate(registry, script, model, folder, backend),
-        opening=Opening.of(model, started.warm_up if started else {}, served.serving if served else None),
+        model=model,
+        warm_up=started.warm_up if started else {},
+        serving=served.serving if served else None,
     )
+    write_session_files(folder, settings, with_generate(registry, script, model, folder, backend))
     write_lock(lock_of(outcome), folder / LOCK_FILE)
     return tuple(backend.deliver(delivery))
 
@@ -129,7 +122,7 @@ def _set_aside(outcome: Outcome, candidate: Candidate, registry: Registry, folde
     deliver_model(model, folder)
     owner = held_backend(registry, target.backend).owner
     script = loading_script(registry, LOAD_TEXT, model) if owner is None else ""
-    write_session_files(folder, model.session, target, owner=owner, script=script, opening=Opening.of(model))
+    write_session_files(folder, SessionFile.of(model.session, target, owner=owner, model=model), script)
 
 
 def _write_component_file(outcome: Outcome, folder: Path) -> None:

@@ -64,18 +64,16 @@ def run_settings(
     deliver: ToDeliver | None = None,
     exported: ExportedGraph | None = None,
 ) -> Report:
-    """Run what was asked for into a folder.
-
-    Raises:
-        OptimError[bad-budget]: a number that cannot be one.
-        OptimError[data-required]: a metric and nothing to measure it on.
-        OptimError[unknown-point]: no run has such a point, or this one has not.
-        OptimError[other-source]: the lock is of another model.
-        OptimError[lock-mismatch]: the chain of the lock gives another model here.
-    """
+    """Run what was asked for into a folder."""
     settings.require_sound()
     settings = replace(settings, fresh=settings.fresh or bool(settings.trace))  # every action has its seconds
-    _require_data_for_a_metric(settings)
+    if settings.metric is not None and settings.data is None and settings.chain is None:
+        raise OptimError.usage(
+            "data-required",
+            f"metric {settings.metric.text} needs data",
+            "a metric on synthesized samples means nothing",
+            "--data samples.npz, with labels if the metric needs them",
+        )
     deliver = deliver or ToDeliver()
     if deliver.pick:
         from optim._engine.runs.pick import Pick, picked
@@ -90,7 +88,7 @@ def run_settings(
         if deliver.pick:
             outcome = picked(outcome, deliver.pick, registry)
         report = publish(outcome, registry, folder, say, deliver.layouts)
-    if not outcome.cached:  # one that was served from the cache left nothing there
+    if outcome.first_s is None:  # one that was served from the cache left nothing there
         store.trim()
     return report
 
@@ -142,28 +140,16 @@ def _trace(settings: RunSettings, store: Store) -> AbstractContextManager[Record
     return Recorder(Path(settings.trace), header, names)
 
 
-def _require_data_for_a_metric(settings: RunSettings) -> None:
-    if settings.metric is not None and settings.data is None and settings.chain is None:
-        raise OptimError.usage(
-            "data-required",
-            f"metric {settings.metric.text} needs data",
-            "a metric on synthesized samples means nothing",
-            "--data samples.npz, with labels if the metric needs them",
-        )
-
-
-def run_asked(
-    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None = None
-) -> dict[str, Report]:
+def run_asked(settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver) -> dict[str, Report]:
     """Run a model file, a folder that an export wrote, or a source, which is exported first.
+
+    A source with several components gives a run folder for each, by its name, and an ``export.json`` beside them that
+    says how they work together.
 
     Returns:
         Reports by component; a model file has one, without a name.
-
-    Raises:
-        OptimError: the source, the folder or the request cannot be used.
     """
-    if deliver is not None and deliver.layouts is not None:  # refused before anybody waits for the run
+    if deliver.layouts is not None:  # refused before anybody waits for the run
         registry, files = load_registry(), files_of(settings.source, settings.export)
         find_deliverer(registry).require(registry, deliver.layouts, files, output)
     if settings.export is not None:
@@ -176,17 +162,7 @@ def run_asked(
 def run_source(
     settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None = None
 ) -> dict[str, Report]:
-    """Export a source, and run what came of it.
-
-    A source with one component gives a run folder; one with several gives a run folder for each, by its name, and an
-    ``export.json`` beside them that says how they work together.
-
-    Returns:
-        Reports by component.
-
-    Raises:
-        OptimError: the source, the folder or the request cannot be used.
-    """
+    """Export a source, and run what came of it."""
     from optim._engine.runs.found_goal import require_foretold
     from optim._engine.search.preparation import export_source
     from optim._engine.search.targets.entrants import Plans
@@ -197,54 +173,37 @@ def run_source(
     chosen = choose_targets(registry, settings.target, here=not settings.cluster)
     Plans(settings, registry, chosen)  # a request that makes no sense is refused before anything is exported
     with store.in_use():
-        made = export_source(settings, registry, store, say, chosen.baseline)
+        made = {one.known.component: one for one in export_source(settings, registry, store, say, chosen.baseline)}
+    name, first = next(iter(made.items()))
     if len(made) == 1:
-        return {made[0].known.component: run_settings(settings, output, say, deliver, made[0])}
-    parts = {(name := one.known.component): _Part(replace(settings, component=name), one.known, one) for one in made}
-    return _run_each(parts, output, say, deliver)
+        return {name: run_settings(settings, output, say, deliver, first)}
+    parts = {name: replace(settings, component=name) for name in made}
+    return _run_each(parts, first.known, output, say, deliver or ToDeliver(), made)
 
 
 def _run_exported(
-    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver | None
+    settings: RunSettings, output: Path, say: Callable[[str], None], deliver: ToDeliver
 ) -> dict[str, Report]:
     """Every component of a folder that an export wrote; what it knows of them goes into the new folder."""
     folder = settings.source
     content = read_export_file(folder)
     assert content is not None
-    kept = KeptFiles(folder, links=False)
-    parts = {
-        name: _Part(replace(settings, source=folder / one.file), KnownExport(content, name, kept))
-        for name, one in content.components.items()
-    }
+    parts = {name: replace(settings, source=folder / one.file) for name, one in content.components.items()}
+    name, first = next(iter(parts.items()))
     if len(parts) == 1:
-        return {"": run_settings(next(iter(parts.values())).settings, output, say, deliver)}
-    return _run_each(parts, output, say, deliver)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A component of a source, as it is run.
-
-    Attributes:
-        exported: its graph, if this run exported it.
-    """
-
-    settings: RunSettings
-    known: KnownExport
-    exported: ExportedGraph | None = None
+        return {"": run_settings(first, output, say, deliver)}
+    return _run_each(parts, KnownExport(content, name, KeptFiles(folder, links=False)), output, say, deliver, {})
 
 
 def _run_each(
-    parts: Mapping[str, _Part], output: Path, say: Callable[[str], None], deliver: ToDeliver | None
+    parts: Mapping[str, RunSettings],
+    known: KnownExport,
+    output: Path,
+    say: Callable[[str], None],
+    deliver: ToDeliver,
+    exported: Mapping[str, ExportedGraph],
 ) -> dict[str, Report]:
-    """Run the components of one source, each into a folder by its name, with the ``export.json`` of them all.
-
-    Raises:
-        OptimError[other-source]: a lock, which repeats one model.
-        OptimError[layout-of-several]: a layout, which is made of one graph.
-        OptimError[not-our-folder]: the folder holds something else.
-    """
-    deliver = deliver or ToDeliver()
+    """Run the components of one source, each into a folder by its name, with the ``export.json`` of them all."""
     if deliver.lock is not None:
         raise OptimError.usage(
             "other-source",
@@ -258,11 +217,13 @@ def _run_each(
     reports = {}
     for name, part in parts.items():
         say(f"{name}, of {', '.join(parts)}")
-        settings = replace(part.settings, trace=trace_of(part.settings.trace, name))
-        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), part.exported)
+        settings = replace(part, trace=trace_of(part.trace, name))
+        reports[name] = run_settings(settings, output / name, say, ToDeliver(pick=deliver.pick), exported.get(name))
     if all(report.result is not None for report in reports.values()):
-        made = {name: (f"{name}/{MODEL_FILE}", _drift(reports[name], part.known)) for name, part in parts.items()}
-        known = next(iter(parts.values())).known
+        made = {
+            name: (f"{name}/{MODEL_FILE}", _drift(report, replace(known, component=name)))
+            for name, report in reports.items()
+        }
         write_export_file(output, known.content.with_results(made))
         if known.files is not None:
             carry_files(known.files.folder, output, links=known.files.links)

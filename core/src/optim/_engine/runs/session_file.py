@@ -65,8 +65,30 @@ class SessionFile:
     serving: Serving | None = None
 
     @classmethod
-    def of(cls, session: SessionConfig, target: Target, *, owner: str | None = None) -> SessionFile:
-        """The settings of a model, and where it runs; without ``owner`` onnxruntime alone opens it."""
+    def of(
+        cls,
+        session: SessionConfig,
+        target: Target,
+        *,
+        owner: str | None = None,
+        model: Model | None = None,
+        warm_up: Mapping[str, Zeros] | None = None,
+        serving: Serving | None = None,
+    ) -> SessionFile:
+        """The settings of a model, where it runs, and what it is opened with.
+
+        Args:
+            session: its settings.
+            target: that it runs on.
+            owner: the distribution of the target whose runtime opens it; None: onnxruntime alone does.
+            model: whose graph may need libraries of operators, an adapter, and settings around faults of a provider.
+            warm_up: inputs of zeros for a first run, unless that is recorded.
+            serving: how it did most samples a second.
+        """
+        if model is not None:
+            session = session.updated(settings_around_faults(model.path, target))
+        if serving is not None and serving.threads is not None:
+            session = session.updated(SessionConfig({THREADS: serving.threads}))
         session = target.within_threads(session) if owner is None else session
         settings = cls(
             target.provider,
@@ -75,15 +97,19 @@ class SessionFile:
             dict(session.session_config),
             session.disabled_optimizers,
             tuned_provider_options=session.provider_options,
+            adapter=next((one.supplied_by for one in model.adapters), "") if model is not None else "",
+            serving=serving,
         )
         if owner is not None:
             return replace(settings, target=target.name, package=owner)
         return replace(
             settings,
+            operator_libraries=operator_libraries(model.opset) if model is not None else (),
             library=target.library,
             fallback=target.fallback,
             also=target.also,
             shapes_on_cpu=target.shapes_on_cpu,
+            warm_up={} if warm_up is None or _is_replayed(session) else warm_up,
         )
 
     @property
@@ -108,61 +134,23 @@ class SessionFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a model is opened with beside its settings: fields of :class:`SessionFile`."""
-
-    warm_up: Mapping[str, Zeros] = field(default_factory=dict)
-    operator_libraries: tuple[str, ...] = ()
-    adapter: str = ""
-    serving: Serving | None = None
-
-    @classmethod
-    def of(cls, model: Model, warm_up: Mapping[str, Zeros] | None = None, serving: Serving | None = None) -> Opening:
-        """Reads from a model of the store what it is opened with."""
-        adapter = next((one.supplied_by for one in model.adapters), "")
-        return cls(warm_up or {}, operator_libraries(model.opset), adapter, serving)
-
-
-def write_session_files(
-    folder: Path,
-    session: SessionConfig,
-    target: Target,
-    *,
-    owner: str | None = None,
-    script: str = LOAD_TEXT,
-    opening: Opening | None = None,
-) -> None:
+def write_session_files(folder: Path, settings: SessionFile, script: str = LOAD_TEXT) -> None:
     """Write ``session.json`` beside ``model.onnx``, and the text ``script`` as ``load.py``, where there is one."""
     from optim.jobs.wire import to_wire
 
-    opening = opening or Opening()
-    if (folder / MODEL_FILE).is_file():
-        session = session.updated(settings_around_faults(folder / MODEL_FILE, target))
-    if opening.serving is not None and opening.serving.threads is not None:
-        session = session.updated(SessionConfig({THREADS: opening.serving.threads}))
-    settings = SessionFile.of(session, target, owner=owner)
-    settings = replace(settings, serving=opening.serving, adapter=opening.adapter)
-    if owner is None:
-        warm_up = {} if _is_replayed(session) else opening.warm_up
-        settings = replace(settings, operator_libraries=opening.operator_libraries, warm_up=warm_up)
-    written = to_wire(settings)
-    seldom = {"library", "fallback", "target", "package", "also", "shapes_on_cpu", "tuned_provider_options"}
-    seldom |= {"warm_up", "adapter", "serving"}
-    written = {key: value for key, value in written.items() if value or key not in seldom}
-    text = json.dumps(written, indent=2)
-    (folder / SESSION_FILE).write_text(text + "\n", encoding="utf-8")
-    if script and owner is None:
-        script = with_packed(script, session)
+    always = {"provider", "provider_options", "session_options", "session_config"}
+    always |= {"disabled_optimizers", "operator_libraries"}
+    written = {key: value for key, value in to_wire(settings).items() if value or key in always}
+    (folder / SESSION_FILE).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     if script:
+        script = script if settings.target else with_packed(script, settings.config)
         (folder / _LOAD_SCRIPT).write_text(script, encoding="utf-8")
 
 
 def _is_replayed(session: SessionConfig) -> bool:
-    """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after."""
+    """Whether a CUDA graph is recorded in the first run: it reads and writes the buffers of that run ever after.
+
+    CUDA's provider writes 1 for an option that is on, TensorRT's True.
+    """
     keys = ("enable_cuda_graph", "trt_cuda_graph_enable")
-    return any(options.get(key) in _ON for options in session.provider_options.values() for key in keys)
-
-
-_ON = ("1", "True")
-"""How CUDA's provider and TensorRT's write that an option is on."""
+    return any(options.get(key) in ("1", "True") for options in session.provider_options.values() for key in keys)

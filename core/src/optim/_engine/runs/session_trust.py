@@ -120,12 +120,7 @@ def read_session_file(folder: Path) -> SessionFile:
 
 
 def _require_harmless(saved: SessionFile, path: Path) -> None:
-    """Refuse what a session file has no business to say.
-
-    Raises:
-        OptimError[untrusted-setting]: it names a setting that is on no list, a library that nothing here is known to
-            need, or a place on the disk.
-    """
+    """Refuse a setting that is on no list, a library that nothing here is known to need, and a place on the disk."""
     from optim.onnx.context_files import ARRAY_FILE  # onnx with it
 
     listed: tuple[tuple[str, Iterable[str], Collection[str]], ...] = (

@@ -156,11 +156,7 @@ class Preparation:
         self.say = lambda text: say(f"{target}: {text}")
 
     def arrive(self, target: Target) -> arrival.Answer:
-        """Run the original on another target, and compare; after :meth:`prepare`.
-
-        Raises:
-            OptimError: why it does not run there.
-        """
+        """Run the original on another target, and compare; after :meth:`prepare`."""
         from optim._engine.jobs import arrival
 
         self.say(f"running the original on {target.name}")
@@ -240,10 +236,6 @@ class Preparation:
 
         Returns:
             The model's inputs, in the sizes that these options leave.
-
-        Raises:
-            OptimError[pass-failed]: one of them broke, or did not come back.
-            OptimError: what one of them refuses.
         """
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         asked_for = (*self.settings.named, *(self.settings.chain or ()))
@@ -329,7 +321,8 @@ class Preparation:
             os.utime(folders)
         self.keys.hold_to(self.prepared, model)
         if self.prepared.inexact is not None:
-            self._require(self.prepared.inexact.pass_name)
+            self.target = replace(self.target, requires=(*self.target.requires, self.prepared.inexact.pass_name))
+            self.place = replace(self.place, target=self.target)
         task = self.prepared.task
         self.reference = Reference(
             folder / "feeds",
@@ -348,7 +341,9 @@ class Preparation:
         data = self.settings.data
         names = names_in_messages(model.path, self.settings.source)
         if self.elsewhere is not None and data is not None and Path(data).exists():
-            given = _carried(Path(data), folder)
+            given = folder / _GIVEN / Path(data).resolve().name
+            given.parent.mkdir()
+            (shutil.copytree if Path(data).is_dir() else shutil.copyfile)(data, given)
             names[str(given)], data = data, str(given)
         request = prepare.Request(
             model=model,
@@ -385,11 +380,6 @@ class Preparation:
         finally:
             shutil.rmtree(folder / _GIVEN, ignore_errors=True)
 
-    def _require(self, name: str) -> None:
-        """Have the target require a further pass, which the original turned out to need."""
-        self.target = replace(self.target, requires=(*self.target.requires, name))
-        self.place = replace(self.place, target=self.target)
-
     def hold_to_time(self) -> None:
         """Compare on as many samples as the time that was given or announced allows."""
         self.prepared = in_time(self.prepared, self.deadline)
@@ -417,13 +407,6 @@ class Preparation:
             doing=f"{what} {self.settings.source.name}",
             release=self.registry.offered("backend")[self.target.backend].plugin.release,
         )
-
-
-def _carried(data: Path, folder: Path) -> Path:
-    """The user's feeds where they travel with what else lies in the store."""
-    given = folder / _GIVEN / data.resolve().name
-    given.parent.mkdir()
-    return Path(shutil.copytree(data, given) if data.is_dir() else shutil.copyfile(data, given))
 
 
 def _ran_out(error: BaseException | None) -> bool:
@@ -458,11 +441,7 @@ def original_too_slow(name: str, took_s: float, announced_s: float, call: Plugin
 def export_source(
     settings: RunSettings, registry: Registry, store: Store, say: Say, target: Target, *, fresh: bool = False
 ) -> Sequence[ExportedGraph]:
-    """The components of the source of a run, exported to run on a target.
-
-    Raises:
-        OptimError: the source cannot be loaded or exported, or no plugin does it.
-    """
+    """The components of the source of a run, exported to run on a target."""
     assert settings.export is not None
     choice = Choice({named.name: named.options for named in settings.named}, settings.without)
     timeout_s, fresh = settings.needed_timeout_s, fresh or settings.fresh

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
-from optim._engine.gate.max_loss import MaxLoss, require_max_drift, require_mismatch
+from optim._engine.gate.budget import Budget, MaxLoss, require_max_drift, require_mismatch
 from optim._engine.goals.bounds import Bound
 from optim._engine.goals.generating import Workload
 from optim._engine.search.taste import HANGS_S
@@ -17,9 +17,6 @@ from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
 from optim.passes import Stage
 from optim.source import SourceRequest
-
-if TYPE_CHECKING:
-    from optim._engine.gate.budget import Budget
 
 SearchSeconds: TypeAlias = float | Literal["auto"]
 AUTO: Literal["auto"] = "auto"
@@ -138,8 +135,6 @@ class RunSettings:
             tolerance: of a chain without a lossy pass, measured on the original itself.
             foresees: whether the drift is held on further samples like those measured too.
         """
-        from optim._engine.gate.budget import Budget  # numpy with it
-
         max_drift = None if self.lossless else self.drift_limit
         return Budget(max_drift, tolerance, self.max_loss, foresees, self.max_batch_drift, self.max_mismatch)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from optim._engine.gate.budget import Objection
+from optim._engine.gate.budget import Objection, TaskFigure
 from optim._engine.gate.drift import NO_DRIFT, Drift, OutputComparison, worst_drift
-from optim._engine.gate.max_loss import TaskFigure
 from optim._engine.goals.calls import Percentiles, Throughput
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.offers import OfferedPass

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
-from optim._engine.compare.recast import variant_models
+from optim._engine.compare.comparison import variant_models
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget
 from optim._engine.jobs import candidate as candidate_job

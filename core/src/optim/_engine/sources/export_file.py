@@ -80,8 +80,6 @@ def read_export_file(folder: Path) -> ExportFile | None:
     Raises:
         OptimError[bad-export-file]: it is not what :func:`write_export_file` writes.
     """
-    from pydantic import ValidationError
-
     from optim.jobs.wire import from_wire
 
     path = folder / EXPORT_FILE
@@ -91,7 +89,7 @@ def read_export_file(folder: Path) -> ExportFile | None:
         found = from_wire(ExportFile, read_json(path))
         for name, component in found.components.items():
             _require_inside(name, component.file)
-    except (ValueError, ValidationError) as error:
+    except ValueError as error:
         raise OptimError(
             "bad-export-file", f"{path} cannot be used", str(error).splitlines()[0], "export the source again"
         ) from error
@@ -99,11 +97,7 @@ def read_export_file(folder: Path) -> ExportFile | None:
 
 
 def _require_inside(name: str, file: str) -> None:
-    """Refuse a component whose folder or file would lie elsewhere.
-
-    Raises:
-        ValueError: says which.
-    """
+    """Refuse a component whose folder or file would lie elsewhere."""
     if Path(name).name != name:
         raise ValueError(f"component {name!r} is not a plain name")
     if Path(file).is_absolute() or ".." in Path(file).parts or not file:
@@ -145,11 +139,7 @@ class KnownExport:
 
 
 def known_export(model: Path) -> KnownExport | None:
-    """What an ``export.json`` beside a model file, or in the folder above, says of it; None where there is none.
-
-    Raises:
-        OptimError[bad-export-file]: somebody changed it.
-    """
+    """What an ``export.json`` beside a model file, or in the folder above, says of it; None where there is none."""
     for folder in (model.parent, model.parent.parent):
         content = read_export_file(folder)
         for name, component in (content.components if content else {}).items():

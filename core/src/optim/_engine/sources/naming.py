@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optim.errors import OptimError, disk_error
 from optim.hooks import RESERVED_NAMES
 from optim.source import ADAPTER_FILE, CONFIG_FILE, MODULES_FILE
 from optim.user_code import FUNCTION_NAME
-
-if TYPE_CHECKING:
-    from optim.origin import Origin
-
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL_SUFFIXES = (".onnx", ".ort", ".pb", ".pt", ".pth", ".bin", ".npz", ".safetensors", ".zip", ".tflite")
@@ -39,9 +34,15 @@ def needs_export(spec: str) -> bool:
     if path.is_dir():
         return _folder_needs_export(path)
     if path.is_file():
-        if path.suffix.lower() in (*_PICKLES, ".safetensors"):
-            raise _weights_alone(path)
-        return False
+        if path.suffix.lower() not in (*_PICKLES, ".safetensors"):
+            return False
+        what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
+        raise OptimError.usage(
+            "source-is-weights",
+            f"{path} is not a model that can be exported",
+            f"it holds {what}, and not how to compute with them",
+            "write a function that builds the module and loads this file, and name it: package.module:function",
+        )
     if FUNCTION_NAME.fullmatch(spec):
         return True
     if _HUB_NAME.fullmatch(spec) and not spec.endswith(_MODEL_SUFFIXES) and not path.parent.is_dir():
@@ -59,9 +60,6 @@ def graph_of(path: Path) -> Path:
 
     A folder that has weights of torch too is a source: what is exported from them is proved, and graphs beside them
     may be anything.
-
-    Raises:
-        OptimError[which-graph]: the folder has several graphs, and none that the others are made of.
     """
     if not (path / CONFIG_FILE).is_file() or any((path / name).exists() for name in _OURS):
         return path
@@ -106,16 +104,6 @@ def is_ours(path: Path) -> bool:
     return filled or ((path / "export.json").is_file() and not linked)
 
 
-def _weights_alone(path: Path) -> OptimError:
-    what = "tensors" if path.suffix == ".safetensors" else "a pickle of torch"
-    return OptimError.usage(
-        "source-is-weights",
-        f"{path} is not a model that can be exported",
-        f"it holds {what}, and not how to compute with them",
-        "write a function that builds the module and loads this file, and name it: package.module:function",
-    )
-
-
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://.*", re.IGNORECASE | re.DOTALL)
 
 
@@ -125,22 +113,27 @@ def is_address(spec: str) -> bool:
 
 
 def fetched(spec: str, say: Callable[[str], None]) -> Path:
-    """What an address leads to, on this machine; of a path that is none the graph, where it is a folder of optimum.
-
-    Raises:
-        OptimError[plugin-missing]: no plugin brings it; says what to install.
-        OptimError[plugin-failed]: the plugin that does cannot be used.
-        OptimError[bad-address]: it can be no address.
-        OptimError[which-graph]: a folder of optimum has several.
-        OptimError: as :meth:`optim.origin.Origin.fetch`.
-    """
+    """What an address leads to, on this machine; of a path that is none the graph, where it is a folder of optimum."""
     if not is_address(spec):
         return graph_of(Path(spec))
-    origin = _find_origin(spec)
-    try:
-        return origin.fetch(spec, say)
-    except OSError as error:
-        raise disk_error(error, f"the files of {spec} could not be stored") from error
+    from optim._engine.plugins.registry import load_registry
+
+    registry, scheme = load_registry(), spec.partition("://")[0].lower()
+    offered = registry.offered("origin")
+    if scheme in offered:
+        try:
+            path: Path = offered[scheme].value().fetch(spec, say)
+        except OSError as error:
+            raise disk_error(error, f"the files of {spec} could not be stored") from error
+        return path
+    if owner := RESERVED_NAMES["origin"].get(scheme):
+        registry.require_plugin(owner, f"{spec} cannot be downloaded")
+    raise OptimError.usage(
+        "bad-address",
+        f"{spec} cannot be downloaded",
+        f"no plugin brings models from {scheme}://" + (f"; there are {', '.join(offered)}" if offered else ""),
+        "name a file or a folder of this machine",
+    )
 
 
 def quiet(text: str) -> None:
@@ -152,22 +145,3 @@ def name_of(path: Path) -> str:
     repo = path.parent.parent.name
     cached = path.parent.name == "snapshots" and repo.startswith("models--")
     return repo.rpartition("--")[2] if cached else path.name
-
-
-def _find_origin(spec: str) -> Origin:
-    from optim._engine.plugins.registry import load_registry
-
-    registry = load_registry()
-    scheme = spec.partition("://")[0].lower()
-    offered = registry.offered("origin")
-    if scheme in offered:
-        found: type[Origin] = offered[scheme].value
-        return found()
-    if owner := RESERVED_NAMES["origin"].get(scheme):
-        registry.require_plugin(owner, f"{spec} cannot be downloaded")
-    raise OptimError.usage(
-        "bad-address",
-        f"{spec} cannot be downloaded",
-        f"no plugin brings models from {scheme}://" + (f"; there are {', '.join(offered)}" if offered else ""),
-        "name a file or a folder of this machine",
-    )

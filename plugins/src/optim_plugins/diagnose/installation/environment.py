@@ -9,16 +9,10 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from optim.engine.installation import (
-    MARKER,
-    Environment,
-    environments_folder,
-    fitting_python,
-    installed_environment,
-    pinned,
-)
+from optim.engine.installation import MARKER, Environment, environments_folder, installed_environment
 from optim.errors import some_of
 from optim.isolation import Isolation
+from optim_plugins.diagnose.installation.making import fitting_python, pinned
 
 _START_S = 30.0
 

@@ -29,7 +29,7 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
     command continues an interrupted installation. The environment is in the user's data folder (OPTIM_DATA_DIR).
     """
     from optim.engine.installation import load_registry
-    from optim.isolation import install_environment
+    from optim_plugins.diagnose.installation.making import install_environment
     from optim_plugins.diagnose.installation.packages import uninstall_package
 
     before = {one.info.package for one in load_registry().plugins}
@@ -60,7 +60,8 @@ def install(what: str, isolated: bool, python: str, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Delete the environment of an isolated plugin. The plugin itself stays installed."""
-    from optim.engine.installation import installed_environments, remove_environment
+    from optim.engine.installation import installed_environments
+    from optim_plugins.diagnose.installation.making import remove_environment
 
     known = [environment.plugin for environment in installed_environments()]
     if "/" in name or name.startswith(".") or not remove_environment(name):

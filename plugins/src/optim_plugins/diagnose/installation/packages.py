@@ -15,8 +15,8 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from optim.engine.installation import reason
 from optim.errors import OptimError
+from optim_plugins.diagnose.installation.making import reason
 
 PREFIX = "optim-plugin-"
 

@@ -9,7 +9,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from optim import OptimError
-from optim.isolation import Isolation, install_environment
+from optim.isolation import Isolation
+from optim_plugins.diagnose.installation.making import install_environment
 
 DISTRIBUTION = "onnxruntime"
 _VERSION = re.compile(r"\d+(\.\d+)+[\w.]*")

@@ -14,8 +14,6 @@ from optim.errors import unknown_name
 from optim.passes import Stage
 
 if TYPE_CHECKING:
-    from optim._engine.plugins.offers import OfferedPass
-    from optim._engine.plugins.registry import Registry
     from optim._engine.plugins.survey import SurveyedPass
 
 
@@ -31,13 +29,14 @@ def passes() -> None:
 def list_command(stage: str | None, target_name: str | None, as_json: bool) -> None:
     """List the passes in the order in which they run."""
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.survey import survey_passes
 
     registry = load_registry()
     if target_name is not None:
         registry.target(target_name)
     found = [
         item
-        for item in _running_order(registry)
+        for item in sorted(survey_passes(registry), key=lambda item: item.running)
         if (stage is None or item.offered.stage == stage) and (target_name is None or target_name in item.targets)
     ]
     if as_json:
@@ -45,7 +44,7 @@ def list_command(stage: str | None, target_name: str | None, as_json: bool) -> N
     elif not found:
         echo("no pass; see: optim plugins list")
     else:
-        print_table(("pass", "stage", "role", "lossy", "summary"), [_row(item.offered) for item in found])
+        print_table(("pass", "stage", "role", "lossy", "summary"), [_row(item) for item in found])
 
 
 @passes.command("show")
@@ -55,9 +54,14 @@ def show_command(name: str, as_json: bool) -> None:
     """Show one pass: its effect, requirements and options."""
     from optim._engine.cli.described_options import describe_options
     from optim._engine.plugins.registry import load_registry
+    from optim._engine.plugins.survey import survey_passes
 
     registry = load_registry()
-    item = _find(name, registry)
+    known = {item.offered.name: item for item in survey_passes(registry)}
+    if name not in known:
+        registry.raise_if_lost("pass", name)
+        raise unknown_name("pass", name, known, fix="optim passes list")
+    item = known[name]
     options = describe_options(item.offered.pass_class, item.offered.plugin)
     if as_json:
         print_json({**_as_fields(item), "options": [asdict(option) for option in options]})
@@ -69,33 +73,10 @@ def show_command(name: str, as_json: bool) -> None:
         print_table(("name", "type", "default", "description"), rows)
 
 
-def _running_order(registry: Registry) -> list[SurveyedPass]:
-    """All passes by stage, each stage ordered as if every one of them took part."""
-    from optim._engine.plugins.ordering import order
-    from optim._engine.plugins.survey import survey_passes
-
-    by_name = {item.offered.name: item for item in survey_passes(registry)}
-    return [
-        by_name[place.name]
-        for stage in Stage
-        for place in order(item.offered for item in by_name.values() if item.offered.stage is stage)
-    ]
-
-
-def _find(name: str, registry: Registry) -> SurveyedPass:
-    from optim._engine.plugins.survey import survey_passes
-
-    found = {item.offered.name: item for item in survey_passes(registry)}
-    if name not in found:
-        registry.raise_if_lost("pass", name)
-        raise unknown_name("pass", name, found, fix="optim passes list")
-    return found[name]
-
-
-def _row(offered: OfferedPass) -> tuple[str, ...]:
-    fields = offered.pass_class
-    lossy = "lossy" if getattr(fields, "lossy", False) else ""
-    return offered.name, str(offered.stage), str(getattr(fields, "role", "")), lossy, fields.summary
+def _row(item: SurveyedPass) -> tuple[str, ...]:
+    fields = _as_fields(item)
+    lossy = "lossy" if fields["lossy"] else ""
+    return fields["name"], fields["stage"], fields["role"] or "", lossy, fields["summary"]
 
 
 def _print_pass(item: SurveyedPass) -> None:
@@ -103,9 +84,9 @@ def _print_pass(item: SurveyedPass) -> None:
     missing = [f"{name} (not there)" for name in item.unresolved]
     print_fields(
         [
-            ("pass", item.offered.name),
-            ("summary", item.offered.pass_class.summary),
-            ("stage", str(item.offered.stage)),
+            ("pass", fields["name"]),
+            ("summary", fields["summary"]),
+            ("stage", fields["stage"]),
             ("role", fields["role"] or ""),
             ("lossy", {True: "yes, within the budget", False: "no, rounding error only", None: ""}[fields["lossy"]]),
             ("plugin", str(item.offered.plugin)),
@@ -120,20 +101,20 @@ def _print_pass(item: SurveyedPass) -> None:
 
 
 def _as_fields(item: SurveyedPass) -> dict[str, Any]:
-    offered = item.offered
-    role = getattr(offered.pass_class, "role", None)
+    offered, fields = item.offered, item.offered.pass_class
+    role = getattr(fields, "role", None)
     return {
         "name": offered.name,
         "stage": str(offered.stage),
-        "summary": offered.pass_class.summary,
+        "summary": fields.summary,
         "role": None if role is None else str(role),
-        "lossy": getattr(offered.pass_class, "lossy", None),
-        "session_only": getattr(offered.pass_class, "session_only", None),
-        "before": list(offered.pass_class.before),
-        "after": list(offered.pass_class.after),
+        "lossy": getattr(fields, "lossy", None),
+        "session_only": getattr(fields, "session_only", None),
+        "before": list(fields.before),
+        "after": list(fields.after),
         "unresolved": list(item.unresolved),
-        "alternatives": getattr(offered.pass_class, "alternatives", None),
-        "hardware": getattr(offered.pass_class, "hardware", ""),
+        "alternatives": getattr(fields, "alternatives", None),
+        "hardware": getattr(fields, "hardware", ""),
         "targets": list(item.targets),
         "plugin": offered.plugin.name,
         "package": offered.plugin.package,

@@ -10,10 +10,9 @@ import click
 from optim.cli_kit.names import PLUGIN_NAME
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.errors import OptimError, describe_exception, some_of
-from optim.passes import Stage
 
 if TYPE_CHECKING:
-    from optim._engine.plugins.survey import SurveyedPass, SurveyedPlugin
+    from optim._engine.plugins.survey import SurveyedPlugin
     from optim.isolation.environments import Environment
 
 _ADDED = "optim.plugins.commands"
@@ -53,13 +52,26 @@ class _PluginsGroup(click.Group):
             try:
                 command: click.Command = entry.load()
             except Exception as error:  # of another version than core, or half of it is there
-                return _stand_in(cmd_name, "It cannot be loaded.", _not_loaded(entry, error))
+                not_loaded = OptimError.usage(
+                    "plugin-failed",
+                    f"command plugins {cmd_name} cannot be loaded",
+                    f"{entry.value}: {describe_exception(error)}",
+                    "install optim-core and the package below at the same version",
+                    entry.dist.name if entry.dist else "",
+                )
+                return _stand_in(cmd_name, "It cannot be loaded.", not_loaded)
             return command
         if cmd_name not in _DISTRIBUTIONS:
             return None
         folder, does = _DISTRIBUTIONS[cmd_name]
+        missing = OptimError.usage(
+            f"{folder}-missing",  # errors: plugins-missing, testing-missing
+            f"optim plugins {cmd_name} is a command of optim-{folder}",
+            f"optim-{folder} is not installed",
+            f"in a clone of optim: pip install ./{folder}",
+        )
         about = f"{does}; needs optim-{folder}.\n\nIn a clone of optim: pip install ./{folder}"
-        return _stand_in(cmd_name, about, _missing(cmd_name, folder))
+        return _stand_in(cmd_name, about, missing)
 
 
 def _stand_in(name: str, about: str, error: OptimError) -> click.Command:
@@ -71,25 +83,6 @@ def _stand_in(name: str, about: str, error: OptimError) -> click.Command:
         raise error
 
     return refused
-
-
-def _missing(name: str, folder: str) -> OptimError:
-    return OptimError.usage(
-        f"{folder}-missing",  # errors: plugins-missing, testing-missing
-        f"optim plugins {name} is a command of optim-{folder}",
-        f"optim-{folder} is not installed",
-        f"in a clone of optim: pip install ./{folder}",
-    )
-
-
-def _not_loaded(entry: importlib.metadata.EntryPoint, error: Exception) -> OptimError:
-    return OptimError.usage(
-        "plugin-failed",
-        f"command plugins {entry.name} cannot be loaded",
-        f"{entry.value}: {describe_exception(error)}",
-        "install optim-core and the package below at the same version",
-        entry.dist.name if entry.dist else "",
-    )
 
 
 @click.group(cls=_PluginsGroup)
@@ -227,20 +220,13 @@ def _environment(made: Environment | None) -> str:
 
 def _pass_lines(one: SurveyedPlugin) -> list[str]:
     lines = []
-    stages = list(Stage)
-    for item in sorted(one.passes, key=lambda item: (stages.index(item.offered.stage), item.place)):
+    for item in sorted(one.passes, key=lambda item: item.running):
         place = f", place {item.place}" if item.place else ""
-        lines += [f"{item.offered.name} ({item.offered.stage}{place})", *_order_lines(item)]
-    return lines
-
-
-def _order_lines(item: SurveyedPass) -> list[str]:
-    lines = []
-    for side in ("before", "after"):
-        names = getattr(item.offered.pass_class, side)
-        if names:
+        lines.append(f"{item.offered.name} ({item.offered.stage}{place})")
+        for side in ("before", "after"):
+            names = getattr(item.offered.pass_class, side)
             marked = [f"{name} (not there)" if name in item.unresolved else name for name in names]
-            lines.append(f"  {side} {', '.join(marked)}")
+            lines += [f"  {side} {', '.join(marked)}"] if names else []
     return lines
 
 

@@ -165,7 +165,7 @@ def run(
 
     The same command again is served from the cache. After an interrupted run, it continues that run.
     """
-    from optim._engine.runs.mark import read_mark
+    from optim._engine.runs.folder import read_mark
 
     layouts = layouts_of(words)
     if pick is not None and source.is_dir() and read_mark(source) is not None:  # as before there was optim pick

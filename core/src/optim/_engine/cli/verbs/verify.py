@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.request import words_given
 from optim._engine.cli.runtimes import on_runtimes, runtime_option
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
@@ -62,8 +61,9 @@ def verify(reference: Path, other: Path | None, runtime: str | None, as_json: bo
     from optim._engine.api.verify import verify as verify_models
     from optim.cli_kit.live_lines import progress
 
+    given = {name: value for name, value in words.items() if value is not None}
     with progress() as say:
-        found = verify_models(reference, other, say=say, **words_given(words))
+        found = verify_models(reference, other, say=say, **given)
     if as_json:
         print_json(found.model_dump(mode="json", exclude=None if found.task else {"task"}))
     else:

@@ -74,11 +74,7 @@ def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workben
 
 
 def require_timed(target: Target) -> None:
-    """Refuse a target on which time means nothing.
-
-    Raises:
-        OptimError[not-timed]: it does not.
-    """
+    """Refuse a target on which time means nothing."""
     if not target.timed:
         raise OptimError.usage(
             "not-timed",
@@ -98,11 +94,7 @@ def resolve(path: Path) -> tuple[Path, SessionConfig]:
 def _exported(
     model: Path, component: str, target: Target, registry: Registry, store: Store, say: Say
 ) -> ExportedGraph | None:
-    """A component of a source; None if the model is an ONNX model.
-
-    Raises:
-        OptimError[which-component]: the source has several, and the user named none of them.
-    """
+    """A component of a source; None if the model is an ONNX model."""
     if not needs_export(str(model)):
         return None
     asked = RunSettings(model, export=SourceRequest(str(model)))
@@ -122,10 +114,6 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
     """A further model, brought into the store, with its own settings; a source is exported.
 
     Its inputs may be ``renamed`` for whoever knows the names.
-
-    Raises:
-        OptimError[other-inputs]: the feeds of the first model lack an input of it.
-        OptimError: it cannot be used.
     """
     exported = _exported(path, component, bench.target, bench.registry, bench.store, bench.say)
     if exported is not None:
@@ -134,17 +122,20 @@ def other_model(bench: Workbench, path: Path, component: str = "", *, renamed: b
         graph, session = resolve(path)
         found = bench.ingest_file(graph)
         other = Candidate(found.model.with_session(session), found.size_bytes)
-    if not renamed:
-        _require_fed(bench, path, other.model)
+    fed = sorted(f"'{info.name}'" for info in bench.original.model.inputs)
+    lacking = [name for info in other.model.inputs if (name := f"'{info.name}'") not in fed]
+    if lacking and not renamed:  # a model that takes less is fed less
+        raise OptimError.usage(
+            "other-inputs",
+            f"{path} takes other inputs than {bench.settings.source}",
+            f"the samples lack {', '.join(lacking)}; they have {', '.join(fed)}",
+            f"give them the same names; optim inspect {path} shows its inputs",
+        )
     return other if exported is not None else _where_it_was_made_for(bench, path, other)
 
 
 def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
-    """Returns what opening a model and running it gave.
-
-    Raises:
-        OptimError[other-failed]: it does not run.
-    """
+    """Returns what opening a model and running it gave."""
     if result.ready is None or result.failure:
         raise OptimError(
             "other-failed",
@@ -155,30 +146,8 @@ def require_ready(result: LaneResult, model: Model, path: Path) -> Ready:
     return result.ready
 
 
-def _require_fed(bench: Workbench, path: Path, other: Model) -> None:
-    """Refuse a model that takes what the feeds do not have; one that takes less is fed less."""
-    first = bench.original.model
-    fed = {info.name for info in first.inputs}
-    lacking = [info.name for info in other.inputs if info.name not in fed]
-    if lacking:
-        raise OptimError.usage(
-            "other-inputs",
-            f"{path} takes other inputs than {bench.settings.source}",
-            f"the samples lack {_named(lacking)}; they have {_named(sorted(fed))}",
-            f"give them the same names; optim inspect {path} shows its inputs",
-        )
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
 def _where_it_was_made_for(bench: Workbench, path: Path, candidate: Candidate) -> Candidate:
-    """The model of a run folder on the runtime that the folder is for, where that is not onnxruntime.
-
-    Raises:
-        OptimError: that target is not here.
-    """
+    """The model of a run folder on the runtime that the folder is for, where that is not onnxruntime."""
     made_for = read_session_file(path).target if path.is_dir() else ""
     if made_for in ("", bench.settings.target):
         return candidate

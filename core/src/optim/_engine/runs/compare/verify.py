@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from optim._engine.compare.declared import hidden_differences
-from optim._engine.feeds.unread_rows import unread_rows
-from optim._engine.gate.budget import Budget, Objection
+from optim._engine.compare.distrust import hidden_differences
+from optim._engine.feeds.traces import unread_rows
+from optim._engine.gate.budget import Objection
 from optim._engine.gate.drift import is_rounding, not_judged, worst_drift, worst_question
-from optim._engine.jobs.prepare import Answer as Prepared
-from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry, require_target
 from optim._engine.reports.answers import ComparedFeeds, ComparedTask, Verification
 from optim._engine.reports.build import drift_report
@@ -19,33 +17,26 @@ from optim._engine.runs.compare.prepared import Say, about_made_up, other_model,
 from optim._engine.search.measure.racing import Races
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
-from optim.jobs.wire import to_wire
 from optim.target import Target
 
 
 def verify_models(
     reference: Path, other: Path, asked: RunSettings, say: Say, *, other_target: str = ""
 ) -> Verification:
-    """Compare every output of ``other`` with ``reference`` on the same feeds.
-
-    Raises:
-        OptimError: a model, the feeds or the target cannot be used.
-    """
+    """Compare every output of ``other`` with ``reference`` on the same feeds."""
     elsewhere = require_target(load_registry(), other_target) if other_target else None
     asked.require_sound()
     with workbench_for(reference, asked, say, [other]) as (bench, _):
-        found = verify_on(bench, other, asked, elsewhere)
         about = about_made_up((reference, other)) if bench.settings.data is None else ""
-        return found.model_copy(update={"feeds": found.feeds.model_copy(update={"note": about})})
+        return verify_on(bench, other, asked, elsewhere, about)
 
 
-def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None) -> Verification:
+def verify_on(
+    bench: Workbench, other: Path, asked: RunSettings, elsewhere: Target | None = None, about_feeds: str = ""
+) -> Verification:
     """Compare a model with the one that a workbench was prepared for; several may be, one after the other.
 
     The model runs ``elsewhere``, or where the reference does.
-
-    Raises:
-        OptimError: the model cannot be used.
     """
     candidate, prepared, original = other_model(bench, other), bench.prepared, bench.original.model
     result = Races(bench.on(elsewhere, {}) if elsewhere else bench).check(candidate)
@@ -55,20 +46,13 @@ def verify_on(bench: Workbench, other: Path, asked: RunSettings, elsewhere: Targ
     notes += unread_rows(original.path, candidate.model.path, samples)
     notes += (f"{other}: {one}" for one in hidden_differences(original, candidate.model))
     notes += filter(None, [bench.target.remark])
-    is_the_same = elsewhere is None and candidate.digest == original.digest
-    found = _verification(prepared, ready, asked.budget(prepared.tolerance), is_the_same=is_the_same)
-    return found.model_copy(update={"notes": tuple(notes)})
-
-
-def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_same: bool) -> Verification:
-    comparisons, task = ready.comparisons, ready.task
-    if is_the_same:  # one file: no samples are needed to tell
+    comparisons, task, budget = ready.comparisons, ready.task, asked.budget(prepared.tolerance)
+    if elsewhere is None and candidate.digest == original.digest:  # one file: no samples are needed to tell
         comparisons = tuple(replace(one, unjudged="") for one in comparisons)
     objection, unjudged = budget.objection(comparisons, lossy=True, task=task), not_judged(comparisons)
     objection = objection or Objection(budget.unseen_objection(ready.unseen, lossy=True))
     is_equal = is_rounding(comparisons) and not budget.unseen_objection(ready.unseen, lossy=False)
-    drift = worst_drift(comparisons)
-    figures = prepared.task and task and ComparedTask(metric=prepared.task.metric.text, **to_wire(task))
+    figures = prepared.task and task and ComparedTask.of(task, metric=prepared.task.metric.text)
     return Verification(
         within=not objection and not unjudged,
         judged=bool(objection) or not unjudged,
@@ -76,8 +60,11 @@ def _verification(prepared: Prepared, ready: Ready, budget: Budget, *, is_the_sa
         tolerance=prepared.tolerance,
         limit=budget.limit(lossy=True),
         lossless=is_equal and not unjudged,
-        drift=drift_report(drift, worst_question(comparisons)),
+        drift=drift_report(worst_drift(comparisons), worst_question(comparisons)),
         outputs=tuple(map(OutputReport.of, comparisons)),
-        feeds=ComparedFeeds(origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared)),
+        feeds=ComparedFeeds(
+            origin=prepared.origin, samples=prepared.available, compared=len(prepared.compared), note=about_feeds
+        ),
         task=figures or None,
+        notes=tuple(notes),
     )

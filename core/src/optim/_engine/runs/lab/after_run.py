@@ -10,7 +10,7 @@ from functools import partial
 from optim._engine.plugins.guard import UnrulyError, outliving
 from optim._engine.plugins.offers import Offer
 from optim._engine.plugins.versions import plugin_version_key
-from optim._engine.repair.found import REPAIRABLE
+from optim._engine.repair.choose import REPAIRABLE
 from optim._engine.reports.outcome import Verdict
 from optim._engine.runs.lab.lab import Lab
 from optim._engine.search.board import Board

@@ -10,8 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from optim._engine.compare.padding import with_other_padding
-from optim._engine.compare.rounding import next_numbers
+from optim._engine.compare.original import next_numbers, with_other_padding
 from optim._engine.gate.drift import OutputComparison, merge_samples, worst_drift
 from optim._engine.gate.outputs import compare_sample
 from optim._engine.jobs.job import Job

@@ -27,11 +27,7 @@ class Request:
 
 
 def run(request: Request, turns: Turns) -> Answer:
-    """Have the models profiled.
-
-    Raises:
-        WorkerFailed: the job did not come back.
-    """
+    """Have the models profiled."""
     turns.await_quiet_end()
     end = turns.now() + request.timeout_s
     with nodes_job.JOB.start(request.asked) as worker:

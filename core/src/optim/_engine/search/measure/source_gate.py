@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optim._engine.compare.recast import recast_place
+from optim._engine.compare.comparison import recast_place
 from optim._engine.feeds.feedset import SYNTHESIZED
 from optim._engine.gate.budget import Budget, Objection
 from optim._engine.plugins.versions import source_digest

@@ -15,8 +15,8 @@ from typing import Any
 
 from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.offer import Proposal
+from optim._engine.repair.choose import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, MeasuredSet, Repair, why_none
 from optim._engine.repair.costs import NodeCost
-from optim._engine.repair.found import MOST_WORK_KEPT, PART_FOR_THE_METRIC, REPAIRABLE, MeasuredSet, Repair, why_none
 from optim._engine.search.board import NOT_TRIED, Applied, Board
 from optim._engine.search.deadline import GRACE_S, LATER, Deadline
 from optim._engine.search.plan import Planned

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, save
 
 from optim._engine.api import bench as api
-from optim._engine.cli.verbs.bench import bench, parse_grid
-from optim._engine.feeds.grid import sized_feeds
+from optim._engine.feeds.synthesize import sized_feeds
 from optim._engine.goals.calls import Percentiles
 from optim._engine.reports.answers import Benchmark, GridBenchmark, GridPoint, TimedModel, TimedShape
 from optim._engine.runs.compare import bench as compare
 from optim.errors import OptimError
 from optim.onnx.files import describe_model
+from optim_plugins.diagnose.bench.command import bench, parse_grid
 from optim_plugins.report.lines import line_plot
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

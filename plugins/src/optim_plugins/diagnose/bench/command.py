@@ -9,23 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.request import words_given
-from optim._engine.cli.runtimes import on_runtimes, runtime_option
-from optim.cli_kit.names import TARGET_NAME
-from optim.cli_kit.options import (
-    MODEL_OR_PROGRAM_PATH,
+import optim
+from optim.cli_kit import (
     SECONDS,
+    TARGET_NAME,
     OptimCommand,
     data_option,
-    made_up_options,
+    echo,
+    json_option,
+    print_json,
+    print_table,
+    progress,
+    require_drawing,
+    require_writable,
     seed_option,
     targets_option,
+    write_text,
 )
-from optim.cli_kit.output import echo, json_option, print_json, print_table
+from optim.engine.bench import MODEL_OR_PROGRAM_PATH, made_up_options, on_runtimes, runtime_option
 from optim.errors import ExitStatus, OptimError
 
 if TYPE_CHECKING:
-    from optim._engine.reports.answers import Benchmark, GridBenchmark
+    from optim.engine.bench import GridBenchmark
 
 
 _AXIS = re.compile(r"[A-Za-z_][\w.+-]*=\d+(,\d+)*")
@@ -118,22 +123,17 @@ def bench(
     """
     if runtime is not None:
         return on_runtimes(runtime, models)
-    from optim._engine.api.bench import bench as bench_models
-    from optim._engine.api.bench import bench_grid
-    from optim.cli_kit.live_lines import progress
-
     _require_places(table, plot, grid=bool(grid))
     if grid:
         _require_alone(words)
         asked = {name: words[name] for name in ("seconds", "target", "seed", "throughput", "max_latency_ms")}
         with progress() as say:
-            points = bench_grid(models, parse_grid(grid), say=say, **asked)
+            points = optim.bench_grid(models, parse_grid(grid), say=say, **asked)
         return _tell_grid(points, table, plot, as_json=as_json)
+    given = {name: value for name, value in words.items() if value is not None}
     with progress() as say:
-        found = bench_models(models, say=say, **words_given(words))
+        found = optim.bench(models, say=say, **given)
     if table is not None:
-        from optim.cli_kit.output import write_text
-
         write_text(table, found.as_csv())
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -145,7 +145,7 @@ def bench(
     return _status(found)
 
 
-def _status(found: Benchmark) -> ExitStatus:
+def _status(found: optim.Benchmark) -> ExitStatus:
     """What whoever called this is told: a target that is not here is told apart from a model that does not run."""
     failed = [timed for timed in found.models if timed.error]
     if not failed:
@@ -181,9 +181,7 @@ def parse_grid(axes: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _require_places(table: Path | None, plot: Path | None, *, grid: bool) -> None:
-    from optim._engine.plugins.registry import load_registry
-    from optim._engine.reports.renderer import RENDERER
-    from optim.cli_kit.output import require_drawing, require_writable
+    from optim.engine.bench import RENDERER, load_registry
 
     if plot is not None and not grid:
         raise OptimError.usage(
@@ -232,8 +230,6 @@ def _require_alone(words: Mapping[str, Any]) -> None:
 
 
 def _tell_grid(found: GridBenchmark, table: Path | None, plot: Path | None, *, as_json: bool) -> int:
-    from optim.cli_kit.output import write_text
-
     if table is not None:
         write_text(table, found.as_csv())
     if plot is not None:

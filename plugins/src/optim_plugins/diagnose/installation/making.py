@@ -1,5 +1,6 @@
-"""Making an environment: downloads first, into a folder that survives; then all of it offline, renamed into place.
+"""Making the environment of an isolated plugin, and removing it.
 
+Downloads come first, into a folder that survives; then all of it is made offline, and renamed into place.
 What is made is not reachable under its name before it is whole, and one that it replaces works until then. It is
 moved once, which its scripts do not survive; only its Python is ever started.
 """
@@ -20,20 +21,11 @@ from pathlib import Path
 
 from filelock import FileLock
 from packaging.specifiers import SpecifierSet
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from optim.engine.installation import MARKER, Environment, environments_folder, executable, installed_environment
 from optim.errors import OptimError, disk_error
-from optim.isolation.environments import (
-    MARKER,
-    Environment,
-    Isolation,
-    beside,
-    environments_folder,
-    executable,
-    find_environment,
-    installed_environment,
-    pinned,
-)
+from optim.isolation import Isolation, find_environment
 
 Progress = Callable[[int, int, str], None]
 _AT_ONCE = 4
@@ -61,14 +53,26 @@ def install_environment(isolation: Isolation, python: str = "", progress: Progre
     version = _checked_python(isolation, python or sys.executable)
     try:
         environments_folder().mkdir(parents=True, exist_ok=True)
-        with FileLock(beside(isolation.plugin, "lock")):
+        with FileLock(_beside(isolation.plugin, "lock")):
             return find_environment(isolation) or _make(isolation, python or sys.executable, version, progress)
     except OSError as error:
         raise disk_error(error, f"the environment of plugin {isolation.plugin} could not be made") from error
 
 
+def remove_environment(plugin: str) -> bool:
+    """Delete the environment of a plugin, whole or half made, and its downloads; False where there is nothing."""
+    folders = [environments_folder() / plugin, *(_beside(plugin, part) for part in ("making", "wheels", "old"))]
+    if not any(folder.is_dir() for folder in folders):
+        return False
+    with FileLock(_beside(plugin, "lock")):
+        for folder in folders:
+            (folder / MARKER).unlink(missing_ok=True)  # it counts as gone before it is
+            shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
 def _make(isolation: Isolation, python: str, version: str, progress: Progress | None) -> Environment:
-    making, final = beside(isolation.plugin, "making"), environments_folder() / isolation.plugin
+    making, final = _beside(isolation.plugin, "making"), environments_folder() / isolation.plugin
     say = progress or (lambda done, steps, what: None)
     shutil.rmtree(making, ignore_errors=True)
     try:
@@ -82,14 +86,19 @@ def _make(isolation: Isolation, python: str, version: str, progress: Progress | 
         raise install_failed(isolation, failed.said) from failed
     finally:
         shutil.rmtree(making, ignore_errors=True)
-    shutil.rmtree(beside(isolation.plugin, "wheels"), ignore_errors=True)
+    shutil.rmtree(_beside(isolation.plugin, "wheels"), ignore_errors=True)
     made = installed_environment(isolation.plugin)
     assert made is not None, "it has just been put in place"
     return made
 
 
+def _beside(plugin: str, part: str) -> Path:
+    """``.NAME.PART`` beside the environment of a plugin."""
+    return environments_folder() / f".{plugin}.{part}"
+
+
 def _put_in_place(making: Path, final: Path, plugin: str) -> None:
-    old = beside(plugin, "old")
+    old = _beside(plugin, "old")
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         os.replace(final, old)
@@ -118,7 +127,7 @@ def _made_by_uv(isolation: Isolation, python: str, making: Path, say: Progress) 
 
 
 def _made_by_pip(isolation: Isolation, python: str, making: Path, say: Progress) -> None:
-    wheels = beside(isolation.plugin, "wheels")
+    wheels = _beside(isolation.plugin, "wheels")
     wheels.mkdir(exist_ok=True)
     missing = _missing(isolation.requirements, wheels)
     steps, done = len(isolation.requirements) + 2, len(isolation.requirements) - len(missing)
@@ -169,6 +178,12 @@ def _missing(requirements: Sequence[str], wheels: Path) -> list[str]:
     for arriving in wheels.glob(".*"):  # of a killed install
         shutil.rmtree(arriving, ignore_errors=True)
     return [one for one in requirements if pinned(one) not in there]
+
+
+def pinned(requirement: str) -> tuple[str, str]:
+    """The normalized name of ``name[extra]==version; marker``, and its version."""
+    name, _, version = requirement.partition(";")[0].partition("==")
+    return canonicalize_name(name.partition("[")[0].strip()), version.strip()
 
 
 def _checked_python(isolation: Isolation, python: str) -> str:

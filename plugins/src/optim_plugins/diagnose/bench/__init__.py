@@ -1,0 +1,1 @@
+"""Times of models, beside each other."""
