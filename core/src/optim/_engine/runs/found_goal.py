@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
+from optim._engine.goals.generating import GENERATE, GENERATOR, workload_text
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
@@ -26,33 +26,34 @@ _REACH_S = 120.0
 """For opening a decoder and one token: it only ends one that hangs."""
 
 
-def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
-    """The settings with the goal that a run has, once its model was ingested, and nothing prepared.
-
-    Returns:
-        The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
-    """
-    settings, facts = bench.settings, bench.facts
+def find_goal_of_graph(bench: Workbench) -> None:
+    """Has a run go on with its goal once its model is ingested, before it is prepared; tells one that nobody named."""
+    settings, facts, model = bench.settings, bench.facts, bench.original.model
     if settings.goal_is_said:
         bench.goal.require(settings.goal_request, facts, model)
-        return settings, ""
-    settings = replace(settings, goal_is_said=True)
+        return
+    settings, told = replace(settings, goal_is_said=True), ""
     generator = bench.registry.find_part(GENERATOR) if bench.target.timed else None
-    if generator is None:
-        return settings, ""
-    asked = generator.answers(model, settings.goal_request, facts)
+    asked = generator.answers(model, settings.goal_request, facts) if generator is not None else ""
     if isinstance(asked, str):
-        return settings, f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
-    workload = Workload(asked.prompt, asked.new)
-    if "context" not in facts and (why := _why_no_answer(bench, model, asked)):
-        return settings, (
-            f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
-            "--generate prompt=N,new=N sets other lengths"
-        )
-    return replace(settings, goal=GENERATE, workload=workload), (
-        f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
-        "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
-    )
+        told = f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
+    else:
+        workload = workload_text(asked)
+        why_not = _why_no_answer(bench, model, asked) if "context" not in facts else ""
+        if why_not:
+            told = (
+                f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why_not}; "
+                "--generate prompt=N,new=N sets other lengths"
+            )
+        else:
+            settings = replace(settings, goal=GENERATE, workload=asked)
+            told = (
+                f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
+                "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
+            )
+    bench.aim_at(settings)
+    if told:
+        bench.say(told)
 
 
 def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:
@@ -107,7 +108,7 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     asked = generator.answers(model, settings.goal_request, facts)
     if isinstance(asked, str):
         return settings, ""
-    workload = Workload(asked.prompt, asked.new)
+    workload = workload_text(asked)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
-    return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
+    return replace(settings, goal=GENERATE, workload=asked, goal_is_said=True), told

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget, MaxLoss, require_max_drift, require_mismatch
 from optim._engine.goals.bounds import Bound
-from optim._engine.goals.generating import Workload
 from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
@@ -59,7 +58,7 @@ class RunSettings:
         data: where feeds come from; None: synthesized.
         goal: what better means, by the name of a :class:`optim.goal.Goal`.
         goal_is_said: whether the user named it, or what has one; else it goes by the graph, see
-            :func:`optim._engine.runs.found_goal.found_goal`.
+            :func:`optim._engine.runs.found_goal.find_goal_of_graph`.
         max_drift: budget for lossy passes; None where the user did not say, see :attr:`drift_limit`.
         max_mismatch: share of the texts or whole numbers of one output that may differ.
         metric: task metric, measured beside drift.
@@ -108,7 +107,7 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     max_batch_drift: float | None = None
-    workload: Workload = field(default_factory=Workload)
+    workload: GoalRequest = field(default_factory=GoalRequest)
     bounds: tuple[Bound, ...] = ()
     cluster: str = ""
     store_url: str = ""
@@ -142,7 +141,7 @@ class RunSettings:
     def goal_request(self) -> GoalRequest:
         """The user's word on the goal, beside its name."""
         limit_ms = next((bound.most for bound in self.bounds if bound.figure == "latency"), None)
-        return GoalRequest(self.workload.prompt, self.workload.new, limit_ms)
+        return replace(self.workload, max_latency_ms=limit_ms)
 
     @property
     def says_a_budget(self) -> bool:
