@@ -45,7 +45,8 @@ def start(verb, output):
 def workbench(folder, executor, **changes):
     settings = RunSettings(folder / "model.onnx", **changes)
     bench = Workbench(settings, load_registry(only=["ort"]), Store(), executor, lambda text: None)
-    bench.prepare(bench.ingest().model)
+    bench.ingest()
+    bench.prepare()
     return bench
 
 

@@ -104,23 +104,18 @@ def _run(command: list[str], layout: Layout, python: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise _not_opened(layout, f"it was not done within {_OPEN_S:.0f} s") from error
     finally:
-        _end(process)
+        if os.name == "posix":  # a consumer may have started programs, such as Node: the whole group goes
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        elif process.poll() is None:
+            process.kill()
+        if process.stdout is not None:
+            process.stdout.close()
+        process.wait()
     if process.returncode:
         lines = [line.strip() for line in printed.decode(errors="replace").splitlines() if line.strip()]
         how = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
         raise _not_opened(layout, lines[-1][:_TAIL] if lines else how)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """A consumer may have started programs, such as Node: the whole group goes."""
-    if os.name == "posix":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    elif process.poll() is None:
-        process.kill()
-    if process.stdout is not None:
-        process.stdout.close()
-    process.wait()
 
 
 def _not_opened(layout: Layout, cause: str) -> OptimError:

@@ -118,7 +118,8 @@ def looked(folder, settings):
             settings, stages=(), search_seconds=800.0, without=tuple(sorted(offers - set(names))), **options
         )
         bench = Workbench(chosen, registry, Store(folder / "direct"), None, lambda text: None)
-        bench.prepare(bench.ingest().model)
+        bench.ingest()
+        bench.prepare()
         plan = make_plan(chosen, registry, bench.target)
         beam = Beam(bench, plan)
         looks = FirstLooks(beam._expander, beam.clock)
@@ -234,7 +235,8 @@ def test_what_promises_most_per_second_comes_first(settings, folder, monkeypatch
     """A pass that takes ten times as long for half as much again is looked at last."""
     registry = load_registry()
     bench = Workbench(settings, registry, Store(folder / "order"), None, lambda text: None)
-    bench.prepare(bench.ingest().model)
+    bench.ingest()
+    bench.prepare()
     plan = make_plan(settings, registry, bench.target)
     beam = Beam(bench, plan)
     batches = []

@@ -35,7 +35,8 @@ def bench(tmp_path_factory):
     onnx.save(model, folder / "model.onnx")
     settings = RunSettings(source=folder / "model.onnx")
     made = Workbench(settings, load_registry(only=["ort"]), Store(folder / "cache"), None, lambda text: None)
-    made.prepare(made.ingest().model)
+    made.ingest()
+    made.prepare()
     return made
 
 

@@ -48,7 +48,8 @@ def bench(folder):
     settings = RunSettings(source=write_network(folder / "original.onnx", WASTE))
     with thread_executor() as executor:
         made = Workbench(settings, load_registry(), Store(folder / "cache"), executor, lambda text: None)
-        made.prepare(made.ingest().model)
+        made.ingest()
+        made.prepare()
         yield made
 
 

@@ -146,7 +146,8 @@ def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Pa
     )
     with done_here():
         bench = Workbench(settings, registry, Store(tmp_path / "cache"), None, lambda text: None)
-        bench.prepare(bench.ingest().model)
+        bench.ingest()
+        bench.prepare()
         plan = make_plan(settings, registry, bench.target)
         beam = Beam(bench, plan)
         beam.look()

@@ -47,7 +47,7 @@ class Part(BaseModel):
 
     @classmethod
     def of(cls, *records: object, **others: Any) -> Self:
-        """Returns what records say: the first that has an attribute of its name fills a field; ``others`` override."""
+        """Fills each field from the first record that has an attribute of that name; ``others`` override."""
         fields = [(record, name) for record in reversed(records) for name in cls.model_fields if hasattr(record, name)]
         return cls(**{name: getattr(record, name) for record, name in fields} | others)
 

@@ -20,7 +20,7 @@ from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
 from optim._engine.reports.outcome import Outcome, RunStatus
-from optim._engine.runs.found_goal import found_goal
+from optim._engine.runs.found_goal import find_goal_of_graph
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
 from optim._engine.search.state import Candidate
@@ -169,13 +169,11 @@ def _prepared(
     for name, target in {one.name: one for one in (chosen.baseline, *chosen.targets)}.items():
         bench = bench_on(target)
         source = bench.ingest()
-        asked, remark = found_goal(bench, source.model)
-        bench.aim_at(asked)
-        if remark:
-            bench.say(remark)
+        find_goal_of_graph(bench)
         within_s = bench.deadline.for_original if bench.settings.chain is None else None
         try:
-            bench.prepare(source.model, bench.check_options(source.model), within_s)
+            bench.check_options()
+            bench.prepare(within_s)
         except OptimError as error:
             if not chosen.compete:
                 raise

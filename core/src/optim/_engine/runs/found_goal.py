@@ -26,33 +26,34 @@ _REACH_S = 120.0
 """For opening a decoder and one token: it only ends one that hangs."""
 
 
-def found_goal(bench: Workbench, model: Model) -> tuple[RunSettings, str]:
-    """The settings with the goal that a run has, once its model was ingested, and nothing prepared.
-
-    Returns:
-        The settings, and what whoever waits is told of the goal; empty where the user named it, or it is latency.
-    """
-    settings, facts = bench.settings, bench.facts
+def find_goal_of_graph(bench: Workbench) -> None:
+    """Has a run go on with its goal once its model is ingested, before it is prepared; tells one that nobody named."""
+    settings, facts, model = bench.settings, bench.facts, bench.original.model
     if settings.goal_is_said:
         bench.goal.require(settings.goal_request, facts, model)
-        return settings, ""
-    settings = replace(settings, goal_is_said=True)
+        return
+    settings, told = replace(settings, goal_is_said=True), ""
     generator = bench.registry.find_part(GENERATOR) if bench.target.timed else None
-    if generator is None:
-        return settings, ""
-    asked = generator.answers(model, settings.goal_request, facts)
+    asked = generator.answers(model, settings.goal_request, facts) if generator is not None else ""
     if isinstance(asked, str):
-        return settings, f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
-    workload = workload_text(asked)
-    if "context" not in facts and (why := _why_no_answer(bench, model, asked)):
-        return settings, (
-            f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why}; "
-            "--generate prompt=N,new=N sets other lengths"
-        )
-    return replace(settings, goal=GENERATE, workload=asked), (
-        f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
-        "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
-    )
+        told = f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
+    else:
+        workload = workload_text(asked)
+        why_not = _why_no_answer(bench, model, asked) if "context" not in facts else ""
+        if why_not:
+            told = (
+                f"the graph is a decoder, but optim times single runs, because answers of {workload} fail: {why_not}; "
+                "--generate prompt=N,new=N sets other lengths"
+            )
+        else:
+            settings = replace(settings, goal=GENERATE, workload=asked)
+            told = (
+                f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
+                "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
+            )
+    bench.aim_at(settings)
+    if told:
+        bench.say(told)
 
 
 def _why_no_answer(bench: Workbench, model: Model, asked: GoalRequest) -> str:

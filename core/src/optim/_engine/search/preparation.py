@@ -115,6 +115,7 @@ class Preparation:
         self.original: Candidate
         self.entry: Model | None = None
         self._fixing: tuple[offer.PassQuestion, ...] = ()
+        self._inputs: tuple[TensorInfo, ...] = ()
         self.work: Mapping[str, float] = {}
 
     @property
@@ -231,12 +232,8 @@ class Preparation:
         """The same, with an end to calls that hang, so many of which fit into the run; after :meth:`prepare`."""
         return replace(place, bounds=of_original(self.prepared.open_s, self.prepared.run_s, self.deadline.left / calls))
 
-    def check_options(self, model: Model) -> tuple[TensorInfo, ...]:
-        """Have the passes that must hold look at their options and at the model.
-
-        Returns:
-            The model's inputs, in the sizes that these options leave.
-        """
+    def check_options(self) -> None:
+        """Have the passes that must hold look at their options and at the original; these leave sizes of its inputs."""
         required = dict.fromkeys(name for name in self.target.requires if name not in self.settings.without)
         asked_for = (*self.settings.named, *(self.settings.chain or ()))
         named = {one.name: dict(one.options) if one.options else None for one in asked_for}
@@ -248,48 +245,47 @@ class Preparation:
             if offered is not None and offered.stage in MODEL_STAGES:
                 asked.append(refuse.NamedOptions(name, offered.plugin.name, options, name in written, name in required))
         if not asked:
-            return model.inputs
-        request = refuse.Request(model, self.target, tuple(asked), self.settings.data is not None)
+            return
+        request = refuse.Request(self.original.model, self.target, tuple(asked), self.settings.data is not None)
         most_s = max(GRACE_S, self.deadline.for_original)
         answer = self.runner.ask_passes(refuse.JOB, request, most_s, self.settings.source.name)
         for note in answer.notes:
             self.say(note)
         fixing = (one for one in asked if one.name in answer.fixing)
         self._fixing = tuple(offer.PassQuestion(one.name, one.plugin, one.options) for one in fixing)
-        return answer.inputs
+        self._inputs = answer.inputs
 
-    def prepare(self, model: Model, inputs: tuple[TensorInfo, ...] = (), within_s: float | None = None) -> Prepared:
-        """Feeds, reference outputs and the tolerance; afterwards candidates can be tried.
+    def prepare(self, within_s: float | None = None) -> None:
+        """Feeds, reference outputs and the tolerance of the original; afterwards candidates can be tried.
 
         Args:
-            model: the original.
-            inputs: its inputs in the sizes that feeds are to have; empty: whatever it takes.
             within_s: seconds for its samples, see :class:`prepare.Request`.
         """
-        inputs = inputs or model.inputs
+        model = self.original.model
+        self._inputs = self._inputs or model.inputs
         runs_here = self.registry.backend(self.target.backend).open_reference is Backend.open_reference
         if runs_here and any(one.name in self.target.requires for one in self._fixing):
-            self.entry = self._entered(model, inputs)
+            self.entry = self._entered(model)
         try:
-            return self._prepare(model, inputs, within_s)
+            self._prepare(model, within_s)
         except OptimError as error:
             may_help = self._fixing and any(info.is_dynamic for info in model.inputs) and not _ran_out(error)
             if self.entry is not None or not may_help:
                 raise
             self.say(f"{self.target.name} does not accept the original: fixing its sizes first")
-            self.entry = self._entered(model, inputs)
+            self.entry = self._entered(model)
             if self.entry is None:
                 raise
-            return self._prepare(model, inputs, within_s)
+            self._prepare(model, within_s)
 
-    def _entered(self, model: Model, inputs: tuple[TensorInfo, ...]) -> Model | None:
+    def _entered(self, model: Model) -> Model | None:
         """The original with the passes that fix sizes; None where none of them has anything to do."""
         from optim._engine.jobs import entry
 
         with TemporaryDirectory(dir=self.store.root, prefix="entry-") as folder:
             request = entry.Request(
                 model,
-                inputs,
+                self._inputs,
                 self.target,
                 self._fixing,
                 self.settings.data,
@@ -301,9 +297,9 @@ class Preparation:
             made = self.runner.ask_passes(entry.JOB, request, most_s, self.settings.source.name).model
         return made if made.digest != model.digest else None
 
-    def _prepare(self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None) -> Prepared:
+    def _prepare(self, model: Model, within_s: float | None) -> None:
         self.say("running the original")
-        key = self.keys.prepare(model, inputs, self.entry)
+        key = self.keys.prepare(model, self._inputs, self.entry)
         folders = self.store.root / "references" / key
 
         def holds(kept: Kept) -> bool:
@@ -312,7 +308,7 @@ class Preparation:
 
         known = self.runner.known(key, Kept, holds=holds)
         if known is None:
-            make = partial(self._run_original, model, inputs, within_s)
+            make = partial(self._run_original, model, within_s)
             folder, self.prepared = self.store.new_folder("references", key, make)
             self.runner.keep(key, Kept(folder.name, self.prepared, within_s))
             self.store.supersede(folder)
@@ -332,11 +328,8 @@ class Preparation:
             replace(task, rows=folder / "task.npy") if task else None,
             self.settings.max_mismatch,
         )
-        return self.prepared
 
-    def _run_original(
-        self, model: Model, inputs: tuple[TensorInfo, ...], within_s: float | None, folder: Path
-    ) -> Prepared:
+    def _run_original(self, model: Model, within_s: float | None, folder: Path) -> Prepared:
         """Fill a new folder of references: feeds, and what the original makes of them."""
         data = self.settings.data
         names = names_in_messages(model.path, self.settings.source)
@@ -347,7 +340,7 @@ class Preparation:
             names[str(given)], data = data, str(given)
         request = prepare.Request(
             model=model,
-            inputs=inputs,
+            inputs=self._inputs,
             place=self.place,
             data=data,
             feeds=folder / "feeds",

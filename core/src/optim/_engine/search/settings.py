@@ -58,7 +58,7 @@ class RunSettings:
         data: where feeds come from; None: synthesized.
         goal: what better means, by the name of a :class:`optim.goal.Goal`.
         goal_is_said: whether the user named it, or what has one; else it goes by the graph, see
-            :func:`optim._engine.runs.found_goal.found_goal`.
+            :func:`optim._engine.runs.found_goal.find_goal_of_graph`.
         max_drift: budget for lossy passes; None where the user did not say, see :attr:`drift_limit`.
         max_mismatch: share of the texts or whole numbers of one output that may differ.
         metric: task metric, measured beside drift.

@@ -68,7 +68,7 @@ def _opened(model: Path, asked: RunSettings, say: Say) -> Iterator[tuple[Workben
         bench = Workbench(settings, registry, store, executor, say, exported)
         found = bench.ingest()
         bench.goal.require(settings.goal_request, bench.facts, found.model)
-        bench.prepare(found.model)
+        bench.prepare()
         original = replace(bench.original, model=found.model.with_session(session))
         yield bench, original if exported else _where_it_was_made_for(bench, model, original)
 
