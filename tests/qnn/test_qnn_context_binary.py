@@ -85,6 +85,18 @@ def test_a_compiled_model_without_its_file_is_refused(name: str, reference: str,
     assert name in str(caught.value)
 
 
+def test_a_compiled_model_has_its_bytes_in_it_unless_it_says_otherwise(tmp_path: Path) -> None:
+    node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", ep_cache_context=b"\xff\x00compiled")
+    value = helper.make_tensor_value_info("x", 1, [1])
+    graph = helper.make_graph([node], "g", [value], [helper.make_tensor_value_info("y", 1, [1])])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "m.onnx")
+    stored = ingest(tmp_path / "m.onnx", tmp_path / "store").path
+    assert list((tmp_path / "store").rglob("*.data")) == []
+    (kept,) = onnx.load(stored).graph.node
+    assert helper.get_node_attr_value(kept, "ep_cache_context") == b"\xff\x00compiled"
+
+
 def test_weights_are_not_left_beside_what_was_compiled(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     model = build(

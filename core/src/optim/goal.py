@@ -22,9 +22,8 @@ FASTER = 0.995
 """A result is called faster if the upper end of its interval is below this."""
 
 ROUNDS_FOR_95 = 6
-"""The least and the greatest ratio of so many rounds contain the median in 97 % of cases. With fewer rounds it is 50 %
-(2 rounds)
-to 94 % (5 rounds). optim shows no such interval, and bases no verdict on it."""
+"""The least and the greatest ratio of so many rounds contain the median in 97 % of cases; with two rounds it is 50 %,
+with five 94 %. optim shows no interval of fewer, and bases no verdict on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from small_decoder import FACTS, WORDS, write_decoder
 
 import optim
@@ -45,6 +47,18 @@ def test_a_decoder_still_generates_the_same_after_a_run(exported, tmp_path, name
     again = optim.run(tmp_path / "out" / "model.onnx", tmp_path / "further", **QUICK)  # and on from there
     assert again.status == "unchanged"
     assert optim.load(tmp_path / "further").generate([[3]], max_new_tokens=1).shape == (1, 1)
+
+
+def test_an_exported_graph_is_opened_with_the_operators_that_it_needs(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime_extensions")
+    node = helper.make_node("Inverse", ["x"], ["y"], domain="ai.onnx.contrib")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.contrib", 1)]
+    graph = helper.make_graph([node], "inverse", [x], [y])
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "model.onnx")
+    write_export_file(tmp_path, export_file("a source", {}, {"model": ComponentFile("model.onnx", {}, 0.0)}))
+    (inverse,) = optim.load(tmp_path).run(None, {"x": np.diag([2.0, 4.0]).astype(np.float32)})
+    np.testing.assert_allclose(inverse, np.diag([0.5, 0.25]))
 
 
 def write_tokenizer(path: Path) -> None:

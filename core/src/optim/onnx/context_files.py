@@ -28,6 +28,7 @@ from optim.errors import OptimError
 from optim.onnx.data_files import file_digest, keep_by_digest, unnamed_file
 
 _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
+"""A node without the last has the compiled graph in it (schema of EPContext in ONNX Runtime: 1)."""
 
 ARTEFACT = "optim.artefact/"
 """Beginning of the keys of metadata that name artefacts; the rest is what its pass calls it."""
@@ -97,7 +98,8 @@ def context_files(model: onnx.ModelProto) -> list[str]:
     for node in model.graph.node:
         if node.op_type == _OPERATOR:
             values = {attribute.name: attribute for attribute in node.attribute}
-            if _FILE in values and (_EMBEDDED not in values or values[_EMBEDDED].i == 0) and values[_FILE].s:
+            is_apart = _EMBEDDED in values and values[_EMBEDDED].i == 0
+            if is_apart and _FILE in values and values[_FILE].s:
                 found.add(values[_FILE].s.decode("utf-8", "replace"))
     return sorted(found)
 
@@ -144,7 +146,7 @@ def _refer(graph: ir.Model, to: Callable[[str, str], str]) -> None:
         to: returns the new name, given the key of metadata, empty for an EPContext node, and the old name.
     """
     for node in graph.graph:
-        is_apart = node.op_type == _OPERATOR and not node.attributes.get_int(_EMBEDDED, 0)
+        is_apart = node.op_type == _OPERATOR and not node.attributes.get_int(_EMBEDDED, 1)
         if is_apart and (file := node.attributes.get_string(_FILE)):
             node.attributes[_FILE] = ir.AttrString(_FILE, to("", file))
     found = _naming(graph.metadata_props)

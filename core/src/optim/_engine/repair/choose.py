@@ -93,7 +93,6 @@ class Repair:
         estimates: drifts estimated without applying it.
         work: share of the work of all nodes that these do, 0..1; of their number where work is unknown.
         finer: names of nodes in a precision between, in graph order; they are not in ``keep``.
-        between: share of the work that nodes in ``finer`` do, 0..1.
         rough: whether it is what held when the time was over: with more time less work is left alone.
     """
 
@@ -103,7 +102,6 @@ class Repair:
     estimates: int = 0
     work: float = 0.0
     finer: tuple[str, ...] = ()
-    between: float = 0.0
     rough: bool = False
 
     def text(self, kept: str) -> str:
@@ -189,7 +187,7 @@ class Prices:
     def repair(self, choice: NodePrecisions, drift: float, evaluations: int, *, rough: bool = False) -> Repair:
         """A choice that holds, as it is answered."""
         keep, finer = (tuple(name for name in self._of if name in names) for names in (choice.keep, choice.finer))
-        return Repair(keep, drift, evaluations, 0, self.share(keep), finer, self.share(finer), rough)
+        return Repair(keep, drift, evaluations, 0, self.share(keep), finer, rough)
 
 
 def seams(chained: Sequence[str], kept: Collection[str]) -> int:

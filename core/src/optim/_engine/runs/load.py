@@ -186,8 +186,11 @@ def _saved(path: Path) -> SessionFile:
 def _open(model: Path, adapter: Any) -> Any:
     """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
     from optim.model import SessionConfig
+    from optim.onnx.files import describe_model
+    from optim.onnx.libraries import operator_libraries
     from optim.onnx.sessions import open_session
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
         return _open_folder(model.parent, adapter)
-    return _adapted(open_session(model, SessionConfig()), model, adapter)
+    needed = operator_libraries(describe_model(model, digest="of a component").opset)
+    return _adapted(open_session(model, SessionConfig(), libraries=needed), model, adapter)

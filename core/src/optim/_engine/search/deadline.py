@@ -7,7 +7,7 @@ what is left:
 reserved            how long                                                      for
 ==================  ============================================================  ==================================
 ``WRITING``         1.5 s, and 1 s for each 300 MB; what reading took, if more    the report, the lock, the model
-``PROOF``           a fifth for four models, or what two take; half at most       the last races
+``PROOF``           what two models take; half of what is left at most            the last races
 ``OTHERS``          what a search on several targets leaves to the others         the other targets
 ``RACES``           a fifth of the search                                         timing what was found
 ``LATER``           the share of later stages                                     their candidates
@@ -33,7 +33,7 @@ from optim._engine.jobs.prepare import Answer as Prepared
 from optim._engine.plugins.guard import is_a_command
 from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS, RACE_S, LaneCosts
 from optim._engine.search.settings import AUTO, SearchSeconds
-from optim._engine.search.taste import FEW, KEPT
+from optim._engine.search.taste import KEPT
 
 LATER, RACES, OTHERS, PROOF, WRITING = _RESERVES = ("later stages", "races", "other targets", "proof", "writing")
 """What seconds are reserved for, in the order in which they come."""
@@ -113,8 +113,7 @@ class Deadline:
         if math.isinf(self.announced_s):
             self.announced_s = MOST_S
         one = self.to_prove(prepared, timeout_s, races=races, must=must)
-        most_s, least_s = (one.lanes.proof_s(lanes if races else 1) for lanes in (1 + FEW, AGAIN_LANES))
-        proof_s = max(least_s, min(most_s, KEPT * one.left))  # a size needs no race, its latency does
+        proof_s = one.lanes.proof_s(AGAIN_LANES if races else 1)  # a size needs no race, its latency does
         one.reserve(PROOF, min(proof_s, one.spare_s - max(0.0, one.left) / 2))  # with more, there is little to prove
         one.explore(max(0.0, one.before(PROOF)))
         return one

@@ -37,15 +37,9 @@ class IdleSettings:
         self._digests: dict[str, str] = {}
 
     def reasons(self, candidate: Candidate, others: Sequence[Candidate], *, of_winner: bool = False) -> dict[str, str]:
-        """Why some of ``others`` are nothing new to the runtime, by their digest.
+        """Why some of ``others`` are nothing new to the runtime, by their digest: as the candidate, or as one before.
 
-        Args:
-            candidate: a model.
-            others: the same graph under other settings, the best guess first; or what steps made of it.
-            of_winner: whether it is about what won.
-
-        Returns:
-            A sentence for each that is the same as ``candidate`` or as one before it.
+        They are the same graph under other settings, the best guess first, or what steps made of it.
         """
         if not others:
             return {}
