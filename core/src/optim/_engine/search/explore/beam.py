@@ -16,7 +16,6 @@ from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.experience import of_run
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
-from optim._engine.search.explore.kernel_gains import KernelGains
 from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
 from optim._engine.search.explore.recall import Recall
 from optim._engine.search.measure.clock import Clock
@@ -102,15 +101,13 @@ class Beam:
         self.board = Board(bench.original, bench.target, self._objective, bench.budget, required)
         races = not self._objective.is_size
         self.time = bench.deadline.of_search(bench.prepared, settings.timeout_s, races=races, must=bool(plan.forced()))
-        by_speed = self._objective.is_latency
+        search_s = self.time.search_s if self._objective.is_latency else math.inf
         calibrating = [one.name for one in plan.passes if one.pass_class.calibrates]
-        costs = PassCosts.known(bench.store)
-        self._promises = Promises(self.time.search_s if by_speed else math.inf, costs, calibrating)
+        self._promises = Promises(search_s, PassCosts.known(bench.store), calibrating)
         self._races, self._source = Races(bench), SourceGate(bench, self.board)
         idle = IdleSettings(bench.session_digests, self.time)
         self._chains = Chains(bench.try_step, self.board, self.time, idle)
-        kernels = KernelGains(bench)
-        self._expander = Expander(bench, self.board, self.time, self._promises, kernels, self._chains, self._source)
+        self._expander = Expander(bench, self.board, self.time, self._promises, self._chains, self._source)
         self._asker, self.repairs = self._expander.asker, self._expander.repairs
         self.clock = Clock(self._races, self.board, self.time)
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock)

@@ -26,7 +26,7 @@ from optim._engine.search.select.repair import Guess, Repairs
 from optim._engine.search.state import Attempt, Candidate, Step, StepKey, StepStatus
 from optim._engine.search.workbench import Workbench
 from optim.goal import Basis
-from optim.passes import PassResult, Role
+from optim.passes import Role
 
 _STOPPED = "search time ran out during this candidate: it {failure}; give more with --search-seconds"
 
@@ -42,14 +42,7 @@ class Expander:
     """
 
     def __init__(
-        self,
-        bench: Workbench,
-        board: Board,
-        time: Deadline,
-        promises: Promises,
-        kernels: KernelGains,
-        chains: Chains,
-        source: SourceGate,
+        self, bench: Workbench, board: Board, time: Deadline, promises: Promises, chains: Chains, source: SourceGate
     ) -> None:
         self._bench = bench
         self._board = board
@@ -58,8 +51,7 @@ class Expander:
         self._broken: dict[StepKey, tuple[str, str]] = {}
         self._chains = chains
         self.promises = promises
-        self.kernels = kernels
-        self.asker = Asker(bench, time)
+        self.kernels, self.asker = KernelGains(bench), Asker(bench, time)
         self.repairs = Repairs(bench, board, time, chains, self.judge)
 
     def expand(self, parent: Candidate, passes: Sequence[Planned]) -> list[Candidate]:
@@ -141,10 +133,14 @@ class Expander:
                 elif not result.changed:
                     attempt.unchanged = True
                     attempt.settle(StepStatus.DROPPED, "; ".join(result.notes))
-                elif planned.forced:
-                    asked_for.append(_with_settings(candidate, attempt, result))
-                else:
-                    tuned.append((_with_settings(candidate, attempt, result), attempt))
+                else:  # a step that only sets how the model is opened
+                    attempt.notes, attempt.printed = result.notes, result.printed
+                    attempt.size_bytes = candidate.size_bytes
+                    made = candidate.after(attempt.step, result)
+                    if planned.forced:
+                        asked_for.append(made)
+                    else:
+                        tuned.append((made, attempt))
         held = asked_for + self.without_idle(candidate, tuned) + self._apply(wanted)
         return [candidate] if not held and any(map(self.needs_nothing, rows)) else held
 
@@ -286,9 +282,3 @@ class Expander:
         self.promises.note_held(attempt.step.pass_name)
         self.promises.note_run(candidate, attempt.step, tried.answer.run_s, self._bench.prepared.least_run_s)
         return new
-
-
-def _with_settings(candidate: Candidate, attempt: Attempt, result: PassResult) -> Candidate:
-    """The chain with a step that sets how the model is opened; its row has what the pass said."""
-    attempt.notes, attempt.size_bytes, attempt.printed = result.notes, candidate.size_bytes, result.printed
-    return candidate.after(attempt.step, result)
