@@ -23,8 +23,8 @@ from typing import TypeAlias
 
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.beam import Beam
-from optim._engine.search.measure import efforts
-from optim._engine.search.measure.efforts import LOOK_S
+from optim._engine.search.measure import clock
+from optim._engine.search.measure.clock import LOOK_S
 from optim._engine.search.measure.racing import Wanted
 from optim._engine.search.plan import Planned, slots
 from optim._engine.search.rows import step_of
@@ -262,7 +262,11 @@ def _side_by_side(plans: Sequence[Plan]) -> list[Action]:
 class AgendaBeam(Beam):
     """Today's search with the agenda in place of first looks and stages."""
 
-    def run(self) -> list[Measured]:
+    def look(self) -> float:
+        """Nothing: the agenda has looks of its own."""
+        return 1.0
+
+    def search(self) -> list[Measured]:
         """Do what the agenda says until it says nothing; returns what held, the best first."""
         self._expander.kernels.find()
         order = [slot for those in self._plan.stages.values() for slot in slots(those)]
@@ -421,8 +425,8 @@ class AgendaBeam(Beam):
         near, held = [one for one in nodes if one.near], [one for one in nodes if not one.near]
         if near:
             self._note(near, self.clock.first_look([one.candidate for one in near], 2 * LOOK_S))
-        effort = efforts.look(self.time, max(LOOK_S, self.time.lanes.lane_s * len(held)), len(held))
-        wanted = Wanted("explore", self._bench.prepared.explored, gated=True)
+        effort = clock.look(self.time, max(LOOK_S, self.time.lanes.lane_s * len(held)), len(held))
+        wanted = Wanted(self._bench.prepared.explored, gated=True)
         items = self.clock.measure([one.candidate for one in held], effort, wanted)
         self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
         self.board.explored(items)

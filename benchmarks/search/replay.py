@@ -35,7 +35,7 @@ from optim._engine.jobs.runner import Runner
 from optim._engine.plugins import versions
 from optim._engine.plugins.registry import Registry
 from optim._engine.reports.outcome import Outcome
-from optim._engine.runs import execute, judge
+from optim._engine.runs import execute
 from optim._engine.search import deadline, experience, restore, workbench
 from optim._engine.search.board import Board
 from optim._engine.search.experience import Experience
@@ -43,11 +43,11 @@ from optim._engine.search.explore import beam, recall
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import paired_ratio
-from optim._engine.search.measure.race_lanes import Leader, next_look_after
+from optim._engine.search.measure.race_job import Effort, Leader, next_look_after
 from optim._engine.search.settings import AUTO, RunSettings, SearchSeconds
 from optim._engine.search.state import LaneResult, Measured
+from optim._engine.search.targets import contest
 from optim._engine.search.taste import WORTH
 from optim._engine.search.time_estimate import PassCosts
 from optim._engine.store import Store
@@ -433,7 +433,7 @@ class _Drawn:
 
 
 def _rounds_of(lanes: Sequence[_Drawn], effort: Effort, usual_s: float, missing: int, opening_s: float) -> float:
-    """Draw rounds as a race runs them; the seconds that they take. See ``race_lanes``, whose rules these are."""
+    """Draw rounds as a race runs them; the seconds that they take. See ``race_job``, whose rules these are."""
     spent_s, next_look = 0.0, effort.least_rounds
     most_s = min(effort.seconds, effort.whole_s - opening_s)
     for count in range(1, effort.most_rounds + 1):
@@ -565,7 +565,7 @@ def replay(
             (restore, "_is_whole", lambda path, store: True),
             (restore, "external_files", lambda path: []),
             (deadline, "start_of_command", lambda: begun),
-            (judge, "Beam", policy or judge.Beam),
+            (contest, "Beam", policy or Beam),
         ):
             stack.enter_context(mock.patch.object(module, attribute, value))
         try:

@@ -21,7 +21,7 @@ from jobs_here import _Here, done_here
 
 from optim._engine.jobs import lane
 from optim._engine.search import preparation, workbench
-from optim._engine.search.measure import race_lanes
+from optim._engine.search.measure import race_job
 from optim._engine.search.turns import Turns
 from optim_plugins.diagnose.profile import profile_job
 
@@ -44,7 +44,7 @@ def fixed_machine() -> Iterator[pytest.MonkeyPatch]:
         return done(job, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch, counted_clock.counted(), done_here():
-        patch.setattr(race_lanes, "server_apart", lambda _: nullcontext())
+        patch.setattr(race_job, "server_apart", lambda _: nullcontext())
         patch.setattr(_Here, "result", result)
         patch.setattr(workbench, "_AT_ONCE", 1)
         patch.setattr(preparation, "Turns", lambda *given, **how: Turns(*given, **{**how, "now": seconds}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,9 @@ from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.compare import prepared
 from optim._engine.search.measure.racing import Races
 from optim._engine.sources.naming import fetched, quiet
-from optim._engine.timing.profiled import written_profile
+from optim._engine.timing.profiled import profile_of
 from optim.errors import ExitStatus, OptimError
-from optim.model import AdapterInput, TensorInfo
+from optim.model import AdapterInput, Model, TensorInfo
 from optim.onnx.backend import OnnxRuntimeBackend
 from optim.onnx.files import read_ir, save_in_store
 from optim.onnx.libraries import operator_library_path
@@ -181,8 +182,10 @@ def test_a_recast_that_the_original_does_not_take_is_the_fault_of_its_plugin() -
 
 
 def test_a_runtime_that_writes_no_profile_is_named(tmp_path: Path) -> None:
-    place: Any = SimpleNamespace(target=load_registry().target("cpu"))
-    assert refusal(lambda: written_profile(place, tmp_path)).reference == "not-profiled"
+    backend = SimpleNamespace(open=lambda model, target: nullcontext())
+    place: Any = SimpleNamespace(target=load_registry().target("cpu"), backend=lambda: backend)
+    model = Model(tmp_path / "m.onnx", "digest", (), (), {"": 17}, 9)
+    assert refusal(lambda: profile_of(place, model, lambda session: (), 1.0, {})).reference == "not-profiled"
 
 
 def test_two_passes_that_take_raw_samples_are_refused() -> None:

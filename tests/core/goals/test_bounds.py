@@ -17,7 +17,7 @@ from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.runs.pick import Pick
 from optim._engine.search.objective import Objective
 from optim._engine.search.state import ITSELF, Candidate, LaneResult, Measured, Step
-from optim._engine.search.targets.contest import Contest
+from optim._engine.search.targets.contest import Contest, Entrant, _may_beat
 from optim.errors import OptimError
 from optim.goal import Amount, ModelFigures, Ratio
 from optim.model import Model, SessionConfig
@@ -149,17 +149,17 @@ def test_goal_size_needs_races_if_a_bound_is_on_another_figure():
 
 
 def test_of_several_targets_one_whose_best_breaks_a_bound_comes_last():
-    contest = object.__new__(Contest)
-    contest._objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
-    board = SimpleNamespace(objective=contest._objective, figure=lambda item: item.ratio)
-    beam = SimpleNamespace(board=board)
-    slow, fast = (
-        SimpleNamespace(ranking=[timed(model(name, size), 9.0, ratio)], beam=beam)
-        for name, size, ratio in (("slow", 40, 0.9), ("fast", 60, 0.1))
-    )
-    contest.entrants = [fast, slow]
-    assert contest.order == [slow, fast]
-    assert not contest.may_beat(fast, slow.ranking[0], slow)
+    objective = Objective(GOALS["latency"], True, (Bound("size", 50.0),))
+    contest, board = object.__new__(Contest), SimpleNamespace(objective=objective, figure=lambda item: item.ratio)
+    contest.entrants = []
+    for name, size, ratio in (("fast", 60, 0.1), ("slow", 40, 0.9)):
+        bench = SimpleNamespace(target=SimpleNamespace(name=name))
+        one = Entrant(bench, None, ranking=[timed(model(name, size), 9.0, ratio)])
+        one.beam = SimpleNamespace(board=board)
+        contest.entrants.append(one)
+    fast, slow = contest.entrants
+    assert contest._order() == [slow, fast]
+    assert not _may_beat(fast, slow.ranking[0], slow)
 
 
 def test_a_goal_with_a_latency_limit_of_its_own_keeps_to_it_itself():

@@ -24,6 +24,7 @@ from optim._engine.search.rows import OUT_OF_TIME
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import Named, RunSettings
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus
+from optim._engine.search.targets import contest
 from optim.errors import ExitStatus
 from optim.model import Model
 from optim.passes import Role, Stage
@@ -68,13 +69,17 @@ def verdict(monkeypatch):
                 self.start = Measured(bench.original, ITSELF)
                 self.time = search_of(10.0, 300.0)
                 self.clock = Clock(Races(bench), self.board, self.time)
-                self.recalled = list
+                self.recalled = lambda targets: []
                 self.recall = SimpleNamespace(stands=lambda winner: False, keep=lambda winner: None)
 
             def selection(self):
-                return Selection(self.clock, None, SimpleNamespace(judge=list))
+                chains = SimpleNamespace(only_makes_way=lambda candidate: True)
+                return Selection(self.clock, chains, SimpleNamespace(judge=list))
 
-            def run(self):
+            def look(self):
+                return 1.0
+
+            def search(self):
                 row = self.board.open(ROUND, ORIGINAL)
                 row.drop(objection)
                 row.drift = BROKEN.drift if tried else None
@@ -83,13 +88,13 @@ def verdict(monkeypatch):
                     self.board.open(step, ORIGINAL).run_out(OUT_OF_TIME)
                 if forced:
                     raise NamedPassError("pass-did-not-hold", "round was asked for, but it failed", objection.text)
-                return []
+                return [self.start]
 
         def nearest(self, candidates):
             assert candidates == [BROKEN]
             return timed_at(BROKEN, *figures) if runs else None
 
-        monkeypatch.setattr(judge, "Beam", Searched)
+        monkeypatch.setattr(contest, "Beam", Searched)
         monkeypatch.setattr(Selection, "measure_nearest", nearest)
 
         def measure(self, candidates):
@@ -97,7 +102,8 @@ def verdict(monkeypatch):
             return [Measured(candidates[0], ITSELF)]
 
         monkeypatch.setattr(Selection, "measure", measure)
-        return judge.judge_search(bench, SimpleNamespace(forced=lambda: forced))
+        plan = SimpleNamespace(forced=lambda: forced)
+        return judge.judge_search(contest.Contest(bench, [contest.Entrant(bench, plan)]))
 
     return judged
 
@@ -221,8 +227,9 @@ def test_a_named_pass_that_is_no_faster_is_blamed_and_not_one_that_only_prepares
         for name, role in names
     ]
     bench = SimpleNamespace(original=ORIGINAL, prepared=SimpleNamespace(inexact=None))
-    selection = SimpleNamespace(undecided="", objections=[], objective=board.objective)
-    beam = SimpleNamespace(board=board, selection=lambda: selection)
-    ending = judge._Ending(bench, beam, SimpleNamespace(forced=lambda: forced))
+    selection = SimpleNamespace(undecided="", objections=[])
+    entrant = contest.Entrant(bench, SimpleNamespace(forced=lambda: forced))
+    entrant.beam, entrant.selection = SimpleNamespace(board=board), selection
+    ending = judge._Ending(bench, entrant)
     found = ending.nothing_better()
     assert (found.status, found.reason) == (RunStatus.FAILED, "settings was asked for, but it failed: no faster")

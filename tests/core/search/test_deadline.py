@@ -11,9 +11,8 @@ from deadlines import original, run_of, search_of
 from optim._engine.search.deadline import GRACE_S, LATER, OTHERS, PROOF, WRITING, Deadline, Start
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.lane_costs import LEAST_ROUNDS, RACE_S, LaneCosts
-from optim._engine.search.measure import efforts
-from optim._engine.search.measure.clock import LEAST_LANES, Clock
-from optim._engine.search.measure.efforts import LOOK_S
+from optim._engine.search.measure import clock as races
+from optim._engine.search.measure.clock import LEAST_LANES, LOOK_S, Clock
 
 
 class Now:
@@ -98,19 +97,19 @@ def test_lanes_that_open_slowly_make_it_fewer_and_slow_models_have_two_where_lit
 
 
 @pytest.mark.parametrize(
-    ("run_s", "seconds", "samples", "rounds", "races"),
+    ("run_s", "seconds", "samples", "rounds", "racing_s"),
     [(0.05, 20.0, None, 5, 12.0), (0.05, 2.0, None, 5, LOOK_S), (0.5, 40.0, 1, 3, 25.2), (2.0, 40.0, 1, 3, 17.2)],
 )
 def test_a_look_lasts_as_long_as_opening_leaves_and_slow_models_have_three_rounds_on_one_sample(
-    time, monkeypatch, run_s, seconds, samples, rounds, races
+    time, monkeypatch, run_s, seconds, samples, rounds, racing_s
 ):
     time.lanes = LaneCosts(16 / 3, run_s)
-    found = efforts.look(time, seconds, lanes=5)
-    assert (found.most_samples, found.least_rounds, found.seconds) == (samples, rounds, pytest.approx(races))
-    assert not efforts.look(time, seconds, lanes=5, memory_only=True).drop
+    found = races.look(time, seconds, lanes=5)
+    assert (found.most_samples, found.least_rounds, found.seconds) == (samples, rounds, pytest.approx(racing_s))
+    assert not races.look(time, seconds, lanes=5, memory_only=True).drop
     monkeypatch.setattr(LaneCosts, "pace", 0.1)  # which scales races, and nothing else
-    assert efforts.look(time, seconds, lanes=5).seconds == pytest.approx(races / 10)
-    assert efforts.final(time, 3).seconds == pytest.approx(RACE_S / 10)
+    assert races.look(time, seconds, lanes=5).seconds == pytest.approx(racing_s / 10)
+    assert races.final(time, 3).seconds == pytest.approx(RACE_S / 10)
     assert (time.to_explore, time.before(LATER)) == (100.0, 80.0)
 
 
@@ -121,12 +120,12 @@ def test_first_looks_have_a_third_of_the_search_and_most_of_it_is_for_trying(tim
     clock.seconds += 24
     assert looks._for_looks == 0.0
     assert looks._left(1.0) == pytest.approx(100 / 3 - 24)
-    look = efforts.first_look(time, 60.0)
+    look = races.first_look(time, 60.0)
     assert (look.least_rounds, look.most_samples, look.seconds) == (LEAST_ROUNDS, 1, 2 * LOOK_S)
 
 
 def test_the_last_race_waits_half_as_long_again_for_quiet_rounds(time):
-    final, again = efforts.final(time, 3), efforts.again(time, 1)
+    final, again = races.final(time, 3), races.again(time, 1)
     assert (final.seconds, final.patience_s, final.open_timeout_s) == (RACE_S, RACE_S / 2, 300.0)
     assert (again.seconds, again.drop) == (RACE_S, False)
 
@@ -139,7 +138,7 @@ def test_the_last_race_of_a_slow_model_has_few_models_and_few_rounds(time, run_s
     """Two seconds a run, three models with the original: 36 seconds in place of 280."""
     time.lanes = LaneCosts(1.0, run_s, samples)
     assert time.lanes_at_the_end(6) == models
-    assert efforts.final(time, models).least_rounds == rounds
+    assert races.final(time, models).least_rounds == rounds
 
 
 def test_one_of_several_targets_has_its_share_and_the_time_of_the_end_where_nothing_is_there(clock):

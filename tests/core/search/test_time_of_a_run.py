@@ -20,7 +20,7 @@ from optim._engine.runs.run import run_source
 from optim._engine.search import deadline
 from optim._engine.search.deadline import GRACE_S, LEAST_S, MOST_S, Deadline
 from optim._engine.search.lane_costs import RACE_S, LaneCosts
-from optim._engine.search.measure import efforts
+from optim._engine.search.measure import clock as races
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.preparation import original_too_slow
 from optim._engine.search.settings import AUTO, RunSettings
@@ -70,24 +70,24 @@ def test_the_search_has_what_preparing_and_the_end_leave(clock):
 def test_a_short_run_is_proven_as_one_of_30_s_and_half_of_what_is_left_is_for_the_search(clock):
     time = search_of(run_of(20.0, clock))
     assert time.to_explore >= 10.0
-    assert (time.grace_s, efforts.final(time, 2).seconds) == (GRACE_S * 3 / 8, RACE_S * 3 / 8)
+    assert (time.grace_s, races.final(time, 2).seconds) == (GRACE_S * 3 / 8, RACE_S * 3 / 8)
     assert time.end_s == pytest.approx(1.2 * LEAST_S - 1.8)
 
 
 def test_no_race_goes_on_beyond_the_run_but_for_the_proof_and_its_floor(clock):
     run = run_of(100.0, clock)
     time = search_of(run)
-    assert efforts.aside(time, 2).whole_s == pytest.approx(120 - 1.8)
-    assert efforts.again(time, 2).whole_s == pytest.approx(100 - 1.8)
-    assert efforts.again(time, 2).fresh
+    assert races.aside(time, 2).whole_s == pytest.approx(120 - 1.8)
+    assert races.again(time, 2).whole_s == pytest.approx(100 - 1.8)
+    assert races.again(time, 2).fresh
     assert time.may_prove_more
     clock.seconds += 97
     assert time.is_up
-    assert efforts.aside(time, 2).whole_s == pytest.approx(23 - 1.8)
-    assert efforts.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
+    assert races.aside(time, 2).whole_s == pytest.approx(23 - 1.8)
+    assert races.again(time, 2).whole_s == run.spare_s == pytest.approx(3 - 1.8)
     assert time.may_prove
     assert not time.may_prove_more
-    assert efforts.look(time, 50.0, 3).whole_s == efforts.first_look(time, 50.0).whole_s == time.for_look == 4.0
+    assert races.look(time, 50.0, 3).whole_s == races.first_look(time, 50.0).whole_s == time.for_look == 4.0
     assert Clock(None, board_of(), time).again(items := [object()]) == items  # without a race
     assert time.lanes_at_the_end(6) == 1
 
@@ -96,16 +96,16 @@ def test_what_is_begun_one_after_another_in_the_end_has_a_fifth_more_together(cl
     time = search_of(run_of(100.0, clock))
     clock.seconds += 110
     assert time.may_prove
-    assert efforts.final(time, 1).whole_s == pytest.approx(10 - 1.8)
+    assert races.final(time, 1).whole_s == pytest.approx(10 - 1.8)
     clock.seconds += 8
     assert not time.may_prove
 
 
 def test_lanes_are_forks_where_there_is_no_time_for_programs(clock):
     time = search_of(run_of(100.0, clock), open_s=5.0)
-    assert efforts.final(time, 2).fresh
+    assert races.final(time, 2).fresh
     clock.seconds += 110
-    assert not efforts.final(time, 2).fresh
+    assert not races.final(time, 2).fresh
 
 
 def test_the_end_leaves_the_time_that_reading_the_model_took_for_writing_it(clock):
@@ -141,9 +141,9 @@ def test_what_was_named_is_proven_whatever_the_time(clock):
     time = search_of(run_of(1.0, clock), must=True)
     clock.seconds += 50
     assert time.may_prove
-    assert efforts.again(time, 1).whole_s < 0
-    assert math.isinf(efforts.final(time, 1).whole_s)
-    assert math.isinf(efforts.look(time, 5.0, 1).whole_s)
+    assert races.again(time, 1).whole_s < 0
+    assert math.isinf(races.final(time, 1).whole_s)
+    assert math.isinf(races.look(time, 5.0, 1).whole_s)
 
 
 def test_a_model_that_runs_for_too_long_is_not_begun_to_be_timed(clock):

@@ -17,8 +17,8 @@ from optim._engine.cli.main import main
 from optim._engine.feeds.feedset import FeedWriter
 from optim._engine.plugins.registry import load_registry
 from optim._engine.timing import nodes_job, work_job
-from optim._engine.timing.nodes_job import in_turns, record_ms, without_records
-from optim._engine.timing.profiled import Runs, read_timeline
+from optim._engine.timing.nodes_job import Runs, in_turns, record_ms, without_records
+from optim._engine.timing.profiled import read_timeline
 from optim.errors import ExitStatus
 from optim.laboratory import NodeTime
 from optim.model import Model

@@ -176,7 +176,7 @@ def test_a_goal_of_its_own_clock_has_first_looks_too(looked):
 @pytest.mark.parametrize(("goal", "expected"), [("throughput", 0.5), ("generate", 0.5), ("startup", 0.25)])
 def test_calls_and_starts_stand_for_the_clock_of_a_goal(goal, expected):
     def lane(ratio, open_s, first_s):
-        ready = SimpleNamespace(start=StartUp(open_s, 0, (first_s, 9.0), (), {}))
+        ready = SimpleNamespace(start=StartUp(open_s, 0, (first_s, 9.0), {}))
         return LaneResult(ready=ready, ratio=Ratio(ratio, ratio, ratio, 3))
 
     base, own = lane(1.0, 0.3, 0.1), lane(0.5, 0.08, 0.02)

@@ -17,9 +17,9 @@ from optim._engine.gate.budget import Budget
 from optim._engine.jobs.runner import thread_executor
 from optim._engine.jobs.start_up import Ready
 from optim._engine.plugins.registry import load_registry
-from optim._engine.search.measure import race_job, race_lanes
+from optim._engine.search.measure import race_job
 from optim._engine.search.measure.clock import Clock
-from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.race_job import Effort
 from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.workbench import Workbench
@@ -81,7 +81,7 @@ def large_race(bench, candidate_of):
         "refused": replace(equal, model=equal.model.with_session(SessionConfig({"no_such_option": 1}))),
     }
     effort = Effort(seconds=2.0, least_rounds=5, most_rounds=100_000, width=0.0, drop=False)
-    base, results = Races(bench).race(list(lanes.values()), effort, Wanted("large", bench.prepared.explored))
+    base, results = Races(bench).race(list(lanes.values()), effort, Wanted(bench.prepared.explored))
     return base, dict(zip(lanes, results, strict=True))
 
 
@@ -121,7 +121,7 @@ def test_a_lane_that_fails_says_why(large_race):
 
 def test_what_a_clock_said_once_is_never_taken_from_the_cache(bench):
     before = (bench.runner.count, bench.runner.from_cache)
-    first, second = (Races(bench).race([bench.original], QUICK, Wanted("again"))[1][0] for _ in range(2))
+    first, second = (Races(bench).race([bench.original], QUICK)[1][0] for _ in range(2))
     assert first.ratio != second.ratio
     assert (bench.runner.count, bench.runner.from_cache) == (before[0] + 2, before[1])
 
@@ -192,10 +192,10 @@ def raced(monkeypatch):
     ready = Ready((), 0, {}, ())
 
     def opened(base, lanes, effort, end):
-        return [race_lanes.Lane(_told(seconds), ready) for seconds in (base, *lanes)]
+        return [race_job.Lane(_told(seconds), ready) for seconds in (base, *lanes)]
 
     monkeypatch.setattr(race_job, "open_lanes", opened)
-    monkeypatch.setattr(race_lanes.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
+    monkeypatch.setattr(race_job.NoiseWatch, "foreign_share", lambda watch: None)  # whatever else the machine does
 
     def run(*lanes, admit=None, **effort):
         asked = Effort(**{"seconds": 60.0, "width": 0.0, **effort})
@@ -279,7 +279,7 @@ def test_a_base_that_does_not_run_is_an_error(bench):
     try:
         bench.original = broken
         with pytest.raises(OptimError, match="no value 'FASTEST'"):
-            Races(bench).race([whole], QUICK, Wanted("broken base"))
+            Races(bench).race([whole], QUICK)
     finally:
         bench.original = whole
 
@@ -291,7 +291,7 @@ def test_a_lane_whose_outputs_are_wrong_is_an_objection_and_no_result(bench, can
     lost = replace(bench.original, interfaces=(Interface(outputs="lane_interfaces:forget_everything"),))
     monkeypatch.setattr(Workbench, "budget", Budget(None, bench.prepared.tolerance))
     clock = Clock(Races(bench), board_of(), search_of(0.0, 300.0))
-    wanted = Wanted("wrong", bench.prepared.compared, gated=True)
+    wanted = Wanted(bench.prepared.compared, gated=True)
     found = clock.measure([wrong, right, lost], QUICK, wanted)
     assert [item.candidate.model.digest for item in found] == [right.model.digest]
     assert "beyond what rounding explains" in clock.board[wrong].objection.text
@@ -306,7 +306,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
     model.graph.node[-1].output[0] = model.graph.output[0].name = "renamed"
     bare = candidate_of("renamed", model)
     back = Interface(outputs="lane_interfaces:rename", parameters={"renamed": "y"})
-    wanted = Wanted("renamed", bench.prepared.explored)
+    wanted = Wanted(bench.prepared.explored)
     _, (lost, right) = Races(bench).race([bare, replace(bare, interfaces=(back,))], QUICK, wanted)
     assert "candidate: renamed" in lost.failure
     assert right.failure == ""
@@ -316,7 +316,7 @@ def test_a_renamed_output_is_right_only_through_its_interface(bench, candidate_o
 def test_a_short_timeout_costs_the_candidate_and_not_the_race(bench, candidate_of):
     other = candidate_of("other", network({"a": 3}))
     effort = replace(QUICK, open_timeout_s=0.001)
-    base, (same, late) = Races(bench).race([bench.original, other], effort, Wanted("in no time"))
+    base, (same, late) = Races(bench).race([bench.original, other], effort)
     assert base.ratio is not None
     assert same.ratio is not None
     assert "0.001 s" in late.failure
@@ -328,20 +328,20 @@ def test_an_original_that_stops_running_is_a_diagnosis(bench, monkeypatch):
 
     monkeypatch.setattr("optim._engine.search.measure.race_job.race", dies)
     with pytest.raises(OptimError) as raised:
-        Races(bench).race([bench.original], QUICK, Wanted("dying"))
+        Races(bench).race([bench.original], QUICK)
     assert raised.value.reference == "original-failed"
     assert "signal 9" in raised.value.cause
 
 
 def test_a_model_alone_can_be_timed(bench):
-    base, others = Races(bench).race([], QUICK, Wanted("alone"))
+    base, others = Races(bench).race([], QUICK)
     assert base.latency_ms > 0
     assert others == []
 
 
 def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
     def timed(*seconds):
-        return race_lanes.Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
+        return race_job.Lane(Told(), Ready((), 0, {}, ()), [[second] for second in seconds])
 
     base, lane = timed(0.1, 0.2, 0.1, 0.2, 0.1), timed(0.1, 0.1, 0.09, 0.1, 0.3)
     rounds = SimpleNamespace(kept=[0, 1, 2, 3, 4], disturbed=0.0)
@@ -354,18 +354,17 @@ def test_times_and_ratios_of_a_race_say_the_same_however_noisy_it_was():
 def test_a_round_that_the_end_of_the_run_cuts_does_not_count(raced, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(race_job.time, "monotonic", lambda: now[0])
-    run_lane = race_lanes.run_lane
+    run_lane = race_job.run_lane
 
     def slow(lane, timeout_s):
         now[0] += 1.0
         return run_lane(lane, timeout_s)
 
-    monkeypatch.setattr(race_lanes, "run_lane", slow)
-    base, (other,) = raced([0.1], [0.05], whole_s=4.5)
-    assert base.cut_short
+    monkeypatch.setattr(race_job, "run_lane", slow)
+    _, (other,) = raced([0.1], [0.05], whole_s=4.5)
     assert (other.ratio.rounds, other.ratio.value) == (2, pytest.approx(0.5))
     now[0] = 0.0
-    base, (other,) = raced([0.1], [0.05], whole_s=0.5)
+    _, (other,) = raced([0.1], [0.05], whole_s=0.5)
     assert (other.ratio, other.failure, other.out_of_time) == (None, "", True)
 
 
@@ -384,8 +383,7 @@ def test_a_lane_that_the_end_of_the_run_finds_silent_has_not_failed(raced, monke
             now[0] += timeout_s
             raise WorkerFailed("did not finish", "timeout")
 
-    base, (other,) = raced(Silent(0.1), [0.05], whole_s=4.5)
-    assert base.cut_short
+    _, (other,) = raced(Silent(0.1), [0.05], whole_s=4.5)
     assert (other.failure, other.out_of_time) == ("", True)
 
 
@@ -394,12 +392,12 @@ def test_what_is_not_open_when_the_time_is_over_has_not_failed(monkeypatch):
 
     def late(request, timeout_s, **how):
         said.append(timeout_s)
-        return WorkerFailed("did not finish", "timeout")
+        raise WorkerFailed("did not finish", "timeout")
 
-    monkeypatch.setattr(race_lanes, "open_lane", late)
+    monkeypatch.setattr(race_job, "open_lane", late)
     request = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
     base, (other,) = told(race_job.Request(request, (request,), Effort(1.0, fresh=False, whole_s=0.0), 0))
-    assert (base.out_of_time, base.cut_short) == (True, True)
+    assert base.out_of_time
     assert (other.failure, other.out_of_time) == ("", True)
     assert said == []
     with pytest.raises(WorkerFailed):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from optim._engine.jobs.start_up import Ready
-from optim._engine.search.measure import race_job, race_lanes
-from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure import race_job
+from optim._engine.search.measure.race_job import Effort
 
 WAITED_S = 100.0
 
@@ -26,11 +26,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def opened(*asked: object) -> list[Any]:
         found.append("opened")
-        return [race_lanes.Lane(SimpleNamespace(close=lambda: found.append("closed")), Ready((), 0, {}, ()))]
+        return [race_job.Lane(SimpleNamespace(close=lambda: found.append("closed")), Ready((), 0, {}, ()))]
 
     def timed(lanes: object, effort: object, seed: object, end: float) -> Any:
         found.append(f"timed for {end - now[0]:.0f} s")
-        return SimpleNamespace(failures={}, late={}, cut_short=False)
+        return SimpleNamespace(cut_short=False)
 
     @contextmanager
     def turn() -> Iterator[None]:
@@ -78,17 +78,17 @@ def test_an_exception_while_lanes_are_opened_leaves_none_open(monkeypatch: pytes
     closed: list[str] = []
     first_is_open = threading.Event()
 
-    def open_lane(request: Any, timeout_s: float, **_: object) -> race_lanes.Lane:
+    def open_lane(request: Any, timeout_s: float, **_: object) -> race_job.Lane:
         if request.name == "broken":
             first_is_open.wait(60)
             raise ZeroDivisionError
         worker: Any = SimpleNamespace(close=lambda: closed.append(request.name))
         first_is_open.set()
-        return race_lanes.Lane(worker, Ready((), 0, {}, ()))
+        return race_job.Lane(worker, Ready((), 0, {}, ()))
 
-    monkeypatch.setattr(race_lanes, "open_lane", open_lane)
+    monkeypatch.setattr(race_job, "open_lane", open_lane)
     whole: Any = SimpleNamespace(model=SimpleNamespace(digest="a"), comparison=SimpleNamespace(place=None))
     base, broken = (SimpleNamespace(name=name, **vars(whole)) for name in ("base", "broken"))
     with pytest.raises(ZeroDivisionError):
-        race_lanes.open_lanes(base, [broken], Effort(1.0), math.inf)  # type: ignore[arg-type]
+        race_job.open_lanes(base, [broken], Effort(1.0), math.inf)  # type: ignore[arg-type]
     assert closed == ["base"]

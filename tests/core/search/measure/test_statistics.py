@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim._engine.search.measure.lane_figures import joined_ratio, median_interval, paired_ratio
-from optim._engine.search.measure.race_lanes import NoiseWatch
+from optim._engine.search.measure.race_job import NoiseWatch
 
 
 def noisy(center, seed, rounds=30, spread=0.02):

@@ -142,7 +142,7 @@ def test_waiting_for_quiet_is_no_search_time(monkeypatch):
 
 
 def test_threads_of_one_run_wait_together(monkeypatch):
-    clock = iter([0.0, 1.0, 0.5, 1.5])  # two that wait from 0 to 1 and from 0.5 to 1.5
+    clock = iter([0.0, 1.0, 1.0, 0.5, 1.5, 1.5])  # two that wait from 0 to 1 and from 0.5 to 1.5
     answers = iter([True, False, True, False])
     monkeypatch.setattr(turns_module, "_is_quiet", lambda: next(answers))
     turns = Turns("optim on mine.onnx", print, now=lambda: next(clock, 100.0))

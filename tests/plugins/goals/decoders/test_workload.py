@@ -12,7 +12,7 @@ from all_goals import GOALS
 
 import optim
 from optim._engine.api.request import settings_from
-from optim._engine.goals.generating import Workload, asked_workload
+from optim._engine.goals.generating import asked_workload, parse_workload, workload_text
 from optim._engine.recipes.recipe import recipe_from
 from optim.errors import OptimError
 from optim.goal import GenerationTimes, GoalRequest
@@ -24,20 +24,20 @@ TIMES = GenerationTimes(4, 5, 1.0, (4, 6, 8), (0.1, 0.2, 0.3), (40, 60, 80))
 
 
 def test_a_workload_is_read_and_written_as_one_text() -> None:
-    assert Workload.parse("prompt=64,new=8") == Workload(64, 8)
-    assert Workload.parse("new=8") == Workload(512, 8)
-    assert Workload.parse(str(Workload(3, 4))) == Workload(3, 4)
+    assert parse_workload("prompt=64,new=8") == GoalRequest(64, 8)
+    assert parse_workload("new=8") == GoalRequest(512, 8)
+    assert parse_workload(workload_text(GoalRequest(3, 4))) == GoalRequest(3, 4)
     assert depths_of(GoalRequest(4, 5)) == (4, 6, 8) and depths_of(GoalRequest(7, 1)) == (7,)
 
 
 @pytest.mark.parametrize("text", ["prompt=0", "new=-1", "prompt=x", "depth=4", "prompt=9999999", "prompt"])
 def test_what_is_no_workload_is_refused(text: str) -> None:
     with pytest.raises(OptimError, match="bad-workload"):
-        Workload.parse(text)
+        parse_workload(text)
 
 
 def test_a_workload_sets_the_goal_and_excludes_another() -> None:
-    assert asked_workload("new=9", None) == {"goal": "generate", "workload": Workload(512, 9)}
+    assert asked_workload("new=9", None) == {"goal": "generate", "workload": GoalRequest(512, 9)}
     with pytest.raises(OptimError, match="exclude each other"):
         asked_workload("new=9", "size")
 
@@ -46,7 +46,7 @@ def test_a_recipe_says_the_workload_too() -> None:
     recipe = {"goal": "generate", "generate": "prompt=32,new=4"}
     assert recipe_from(recipe, Path("recipe")).generate == "prompt=32,new=4"
     settings, _ = settings_from(Path("model.onnx"), None, recipe, {}, trust_code=False)
-    assert settings.goal == "generate" and settings.workload == Workload(32, 4)
+    assert settings.goal == "generate" and settings.workload == GoalRequest(32, 4)
     told, _ = settings_from(Path("model.onnx"), None, None, asked_workload("prompt=32,new=4", None), trust_code=False)
     assert GOALS[told.goal].clock(told.goal_request) == GenerateClock(32, 4)
 

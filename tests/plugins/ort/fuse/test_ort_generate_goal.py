@@ -16,7 +16,6 @@ import optim
 from optim import OptimError, TensorInfo
 from optim._engine.api.request import settings_from
 from optim._engine.cli.dry_run import print_plan
-from optim._engine.goals.generating import Workload
 from optim._engine.plugins.registry import load_registry
 from optim._engine.search.explore.beam import Beam
 from optim._engine.search.plan import make_plan
@@ -139,7 +138,7 @@ def test_where_answers_are_the_goal_the_likeliest_chain_comes_first(tmp_path: Pa
     settings = RunSettings(
         DATA / "llama.dynamo.onnx",
         goal="generate",
-        workload=Workload(5, 3),
+        workload=GoalRequest(5, 3),
         max_drift=1.0,
         without=tuple(sorted({one.name for one in registry.offers(target)} - wanted)),
         search_seconds=300.0,

@@ -11,7 +11,7 @@ from optim._engine.compare.metric_spec import parse_metric
 from optim._engine.feeds.named import require_feeds
 from optim._engine.gate.budget import parse_max_loss, parse_max_mismatch
 from optim._engine.goals.bounds import merged, said_bounds
-from optim._engine.goals.generating import Workload, asked_workload
+from optim._engine.goals.generating import asked_workload, parse_workload
 from optim._engine.graphs.user_files import check_file
 from optim._engine.json_file import read_json
 from optim._engine.search.settings import PRESETS, RunSettings, parse_stage
@@ -96,7 +96,7 @@ def _read_recipe(recipe: Path | Mapping[str, Any]) -> tuple[dict[str, Any], Lock
         "target": found.target.name,
         "baseline": found.target.baseline,
         "goal": found.goal,
-        "workload": Workload.parse(found.generate or ""),
+        "workload": parse_workload(found.generate or ""),
         "metric": found.metric,
         "data": found.data_beside(recipe),
         "seed": found.feeds.seed,

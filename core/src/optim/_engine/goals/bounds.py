@@ -104,11 +104,7 @@ def amount_text(amount: Amount, unit: str) -> str:
 
 
 def parse_bound(figure: str, said: str | float) -> Bound:
-    """A bound as the user says it: ``50MB``, ``20ms``, or a number of bytes or milliseconds.
-
-    Raises:
-        OptimError[bad-budget]: it is no such thing, not above 0, or has another unit.
-    """
+    """A bound as the user says it: ``50MB``, ``20ms``, or a number of bytes or milliseconds."""
     goal = OWN_GOALS[figure]
     most = parse_amount(said, goal.unit)
     if not 0 < most < math.inf:
@@ -128,11 +124,7 @@ def parse_amount(said: str | float, unit: str) -> float:
 
 
 def said_bounds(said: Mapping[str, Any]) -> tuple[Bound, ...]:
-    """The bounds among words of the user, by their field; what is None was not said.
-
-    Raises:
-        OptimError[bad-budget]: one of them is no bound.
-    """
+    """The bounds among words of the user, by their field; what is None was not said."""
     return tuple(parse_bound(figure, said[name]) for figure, name in FIELDS.items() if said.get(name) is not None)
 
 
@@ -153,11 +145,7 @@ def judged_by_core(bounds: Iterable[Bound], takes: Collection[str]) -> tuple[Bou
 
 
 def require_bounds(goal: Goal, bounds: Sequence[Bound], untimed: Iterable[str]) -> None:
-    """Refuse bounds that nothing can be measured for, and the goal accuracy without any.
-
-    Raises:
-        OptimError[conflicting-request]: which two things do not go together.
-    """
+    """Refuse bounds that nothing can be measured for, and the goal accuracy without any."""
     if goal.basis is Basis.ACCURACY and not bounds:
         raise OptimError.usage(
             "conflicting-request",

@@ -91,10 +91,8 @@ class Accuracy(Goal):
         return False
 
 
-LATENCY, SIZE, MEMORY, ACCURACY = Latency(), Size(), Memory(), Accuracy()
-
-
-OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (LATENCY, SIZE, MEMORY, ACCURACY)}
+SIZE = Size()
+OWN_GOALS: Mapping[str, Goal] = {goal.name: goal for goal in (Latency(), SIZE, Memory(), Accuracy())}
 
 
 def goals(registry: Registry) -> Mapping[str, Goal]:
@@ -103,12 +101,7 @@ def goals(registry: Registry) -> Mapping[str, Goal]:
 
 
 def find_goal(registry: Registry, name: str) -> Goal:
-    """The goal of that name.
-
-    Raises:
-        OptimError[unknown-goal]: no usable plugin adds it; lists the near ones.
-        OptimError[plugin-failed]: what a plugin offers under that name cannot be used.
-    """
+    """The goal of that name."""
     goal = OWN_GOALS.get(name) or goals(registry).get(name)
     if goal is None:
         registry.raise_if_lost("goal", name)

@@ -30,12 +30,10 @@ class Answer:
     """It runs.
 
     Attributes:
-        executed_on: share of its nodes by provider.
         requirements: what opens a result needs, as pip takes it.
     """
 
     comparisons: tuple[OutputComparison, ...]
-    executed_on: dict[str, float]
     versions: dict[str, str]
     requirements: tuple[str, ...]
 
@@ -44,15 +42,9 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Open, run, compare.
-
-    Raises:
-        OptimError: it does not run there.
-    """
+    """Open, run, compare."""
     backend, target = request.comparison.place.backend(), request.comparison.place.target
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:
         judged = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
-        return Answer(
-            judged.comparisons, dict(session.executed_on), dict(backend.versions()), tuple(backend.requirements(target))
-        )
+        return Answer(judged.comparisons, dict(backend.versions()), tuple(backend.requirements(target)))

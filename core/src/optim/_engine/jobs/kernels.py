@@ -15,6 +15,7 @@ import numpy as np
 from optim._engine.backends.held import HeldBackend
 from optim._engine.compare.place import Place
 from optim._engine.jobs.job import Job
+from optim._engine.jobs.start_up import timed_run
 from optim.arrays import Array, Feeds, dtype_of
 from optim.backend import FLOAT32, KernelProbe, KernelRatio, Session
 from optim.errors import OptimError
@@ -96,12 +97,10 @@ def _open(probe: KernelProbe, backend: HeldBackend, request: Request, folder: Pa
     try:
         session = stack.enter_context(backend.open(model, request.place.target))
         session.run(feeds)
-        started = time.perf_counter()
-        session.run(feeds)
+        run_s = timed_run(session, feeds)
     except OptimError:
         return None
-    took = time.perf_counter() - started
-    return _Open(probe, session, feeds, max(1, min(_MOST_RUNS, int(_BURST_S / max(took, 1e-9)))))
+    return _Open(probe, session, feeds, max(1, min(_MOST_RUNS, int(_BURST_S / max(run_s, 1e-9)))))
 
 
 def _feeds(model: Model) -> Feeds:

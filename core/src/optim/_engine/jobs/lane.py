@@ -45,7 +45,6 @@ class Request:
         comparison: of the chain that made it, where it runs too.
         compared: samples to compare on; empty for the original itself.
         timed: samples to time; none where the target cannot be timed.
-        measure_task: whether the task metric is measured, on all its samples.
         clock: of the goal, which has its turn in each round too; None where the goal has none of its own.
         batched: whether it is looked at how far answers move in a batch and with padding, and what unseen samples show.
     """
@@ -61,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A lane ends when it is told to."""
+    """Nothing: a lane ends when it is told to."""
 
 
 JOB = Job(__name__, Request, Answer)
@@ -77,8 +76,7 @@ def run(request: Request, channel: Channel) -> Answer:
     before = peak_memory_bytes()
     started = time.perf_counter()
     with backend.open(request.model, place.target) as session:
-        open_s, own = time.perf_counter() - started, session.peak_memory_bytes()
-        open_bytes = max(0, peak_memory_bytes() - before) if own is None else own
+        open_s, open_bytes = time.perf_counter() - started, _taken_bytes(session, before)
         first, duration = [], []
         for name, sample in feeds:
             with doing(name):
@@ -86,9 +84,8 @@ def run(request: Request, channel: Channel) -> Answer:
                 is_warm = first[-1] > LONG_S and place.target.provider == CPU
                 duration.append(first[-1] if is_warm else timed_run(session, sample))
         warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
-        start = StartUp(open_s, open_bytes, tuple(first), tuple(duration), warm_up)
-        own = session.peak_memory_bytes()
-        peak = max(0, peak_memory_bytes() - before) if own is None else own
+        start = StartUp(open_s, open_bytes, tuple(first), warm_up)
+        peak = _taken_bytes(session, before)
         judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
         batch = comparison.batch_drift(session, request.model) if request.batched else None
         unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
@@ -110,6 +107,12 @@ def run(request: Request, channel: Channel) -> Answer:
         with closing(_GoalTimer(request.clock, subject)) as goal:
             _answer_rounds(channel, backend, session, feeds, duration, goal, told)
     return Answer()
+
+
+def _taken_bytes(session: HeldSession, before: int) -> int:
+    """Peak memory above what the process had before, unless the runtime has a figure of its own."""
+    own = session.peak_memory_bytes()
+    return max(0, peak_memory_bytes() - before) if own is None else own
 
 
 class _GoalTimer:
@@ -202,22 +205,14 @@ class LaneClock:
         return cls(goal, f"{kind.__module__}:{kind.__qualname__}", to_wire(clock), release)
 
     def start(self, subject: Subject) -> Timer:
-        """The clock's timer.
-
-        Raises:
-            OptimError[goal-failed]: the plugin's clock raised; an OptimError of its own goes through.
-        """
+        """The clock's timer."""
         module, _, name = self.path.partition(":")
         with self._calling():
             clock: GoalClock = from_wire(getattr(importlib.import_module(module), name), self.settings)
             return clock.start(subject)
 
     def round(self, timer: Timer) -> Figure:
-        """One round of the timer.
-
-        Raises:
-            OptimError[goal-failed]: it raised, or returned what is no figure.
-        """
+        """One round of the timer."""
         with self._calling():
             found = timer.round()
         seconds = found.seconds if isinstance(found, Figure) else found

@@ -55,7 +55,6 @@ class StartUp:
         open_s: seconds until it was open; imports of the runtime excluded.
         open_memory_bytes: peak memory while it was opened, above what the process had after its imports.
         first_s: the first run of each timed sample, in their order, in seconds.
-        run_s: a later run of each.
         warm_up: inputs of zeros in the shapes of the largest sample; one run on them when the model is opened takes
             from callers what first runs cost more. Empty where that is too little, or where the model refuses zeros.
     """
@@ -63,7 +62,6 @@ class StartUp:
     open_s: float
     open_memory_bytes: int
     first_s: tuple[float, ...]
-    run_s: tuple[float, ...]
     warm_up: Mapping[str, Zeros]
 
 
@@ -74,9 +72,6 @@ class Ready:
     Attributes:
         comparisons: with the original, empty where none was asked for.
         peak_memory_bytes: of opening and running the model, above what the process had after its imports.
-        executed_on: share of nodes by provider.
-        run_s: duration of one run of each timed sample, in seconds.
-        task: the task metric, where it was asked for.
         start: how it began; other models may have been opened beside it.
         batch: how far its answers move in a batch and with padding, where that was asked for.
         kernels: that compute it, where the runtime tells.
@@ -97,14 +92,7 @@ class Ready:
 def warm_up_of(
     session: Session, samples: Sequence[Feeds], first_s: Sequence[float], run_s: Sequence[float]
 ) -> dict[str, Zeros]:
-    """Inputs of a warm-up, where one pays: first runs cost more than a later one of the largest, and are noticed.
-
-    Args:
-        session: that ran the samples.
-        samples: in the order in which they were run first.
-        first_s: their first runs.
-        run_s: later ones.
-    """
+    """Inputs of a warm-up, where one pays: first runs cost more than a later one of the largest, and are noticed."""
     if not samples:
         return {}
     more_s = sum(first - later for first, later in zip(first_s, run_s, strict=True))

@@ -77,17 +77,8 @@ def target_names(text: str) -> list[str]:
 def choose_targets(registry: Registry, text: str, *, here: bool = True, beside: bool = False) -> ChosenTargets:
     """The targets that a user's words stand for.
 
-    Args:
-        registry: of the plugins.
-        text: what stands behind ``--target``.
-        here: whether a single target must be usable on this machine, and one of several.
-        beside: whether a single target may be one that runs no ONNX model.
-
-    Raises:
-        OptimError[unknown-target]: nobody offers one of them.
-        OptimError[target-unavailable]: none can be used here.
-        OptimError[conflicting-request]: ``auto`` is named beside others.
-        OptimError[not-timed]: one of several cannot be timed.
+    ``here``: a single target must be usable on this machine, and one of several. ``beside``: a single target may be one
+    that runs no ONNX model.
     """
     names = target_names(text)
     if AUTO_TARGET in names and len(names) > 1:
@@ -145,13 +136,7 @@ def _reasons(absent: Mapping[str, str]) -> str:
 
 
 def find_cluster(registry: Registry, where: str) -> Cluster:
-    """The cluster that takes what stands before the colon, else the one that takes whatever no other does.
-
-    Raises:
-        OptimError[plugin-missing]: nobody takes it, and the plugin of clusters of dask is not installed.
-        OptimError[plugin-failed]: the same, and it cannot be used.
-        OptimError[bad-cluster]: nobody takes it.
-    """
+    """The cluster that takes what stands before the colon, else the one that takes whatever no other does."""
     offered: list[type[Cluster]] = [offer.value for offer in registry.offered("workplace").values()]
     scheme = where.partition(":")[0]
     for one in (*(one for one in offered if scheme in one.schemes), *(one for one in offered if not one.schemes)):

@@ -296,12 +296,12 @@ def goal_ratio_report(found: Ratio | None) -> schema.GoalRatioReport | None:
 
 def _start(ready: Ready | None) -> schema.StartReport | None:
     found = ready.start if ready is not None else None
-    if found is None or not found.first_s:
+    if ready is None or found is None or not found.first_s:
         return None
     return schema.StartReport(
         open_ms=1e3 * found.open_s,
         first_ms=1e3 * found.first_s[0],
-        run_ms=1e3 * found.run_s[0],
+        run_ms=1e3 * ready.run_s[0],
         open_memory_bytes=found.open_memory_bytes,
     )
 

@@ -19,7 +19,7 @@ from optim._engine.plugins.chosen_targets import ChosenTargets, choose_targets
 from optim._engine.plugins.plugin import LoadedPlugin, State
 from optim._engine.plugins.registry import Registry, require_target
 from optim._engine.plugins.versions import core_digest, version_keys, version_of
-from optim._engine.reports.outcome import Outcome, RunStatus, Verdict
+from optim._engine.reports.outcome import Outcome, RunStatus
 from optim._engine.runs.found_goal import find_goal_of_graph
 from optim._engine.search.restore import damaged_files
 from optim._engine.search.settings import AUTO, RunSettings
@@ -195,7 +195,7 @@ def _load(bench: Workbench, source: ingest.Answer) -> Load:
 def _announce(bench: Workbench, load: Load, plans: Plans, say: Callable[[str], None]) -> None:
     """Say how long the run is going to take, and have it keep to that."""
     time = bench.deadline
-    time.try_s = load.try_s
+    time.try_s = load.candidate_s + load.lane_s
     if bench.settings.search_seconds == AUTO:
         costs = PassCosts.known(bench.store)
         each = [estimate_s(load, plan.names, costs, time.spent) for plan in plans.by_target.values()]
@@ -212,16 +212,18 @@ def _outcome(
     from optim._engine.feeds.traces import unread_rows
     from optim._engine.runs.judge import judge_lock, judge_search
     from optim._engine.runs.lab.after_run import look_after
+    from optim._engine.search.targets.contest import Contest, enter
 
     started = bench.turns.now()
+    entrants = enter(bench, chosen, plans, failed)
     rows: list[TargetOutcome] = []
-    if chosen.compete:
-        verdict, won, rows = _contested(bench, chosen, plans, failed)
-        rows = with_absent(rows, chosen, failed)
-    elif bench.settings.chain is not None:
-        verdict, won = judge_lock(bench), bench
+    if bench.settings.chain is not None:
+        won = entrants[0].bench
+        verdict = judge_lock(won)
     else:
-        verdict, won = judge_search(bench, plans.by_target[chosen.baseline.name]), bench
+        contest = Contest(bench, entrants)
+        verdict = judge_search(contest)
+        won, rows = contest.bench_of(verdict.delivered), contest.rows(verdict.delivered)
     search_s, result, goal = bench.turns.now() - started, verdict.result, bench.goal
     if result:
         bench.deadline.note(_about_device(won, result.candidate))
@@ -255,7 +257,7 @@ def _outcome(
         operator_ms=tuple(map(dict, found.operator_ms)),
         sections=found.sections,
         baseline=bench.target.name if chosen.compete else "",
-        targets=tuple(rows),
+        targets=tuple(with_absent(rows, chosen, failed)) if chosen.compete else (),
         machine=bench.elsewhere.report if bench.elsewhere is not None else {},
     )
 
@@ -280,23 +282,6 @@ def _about_device(won: Workbench, candidate: Candidate) -> str:
     for stored, name in names_in_messages(candidate.model.path, Path("model.onnx")).items():
         reason = reason.replace(stored, name)
     return f"no independent runtime checked what {won.target.name} computes of the result: {reason}" if reason else ""
-
-
-def _contested(
-    bench: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]
-) -> tuple[Verdict, Workbench, list[TargetOutcome]]:
-    """What several targets come to, or the lock of one of them; where the result runs; a row for each that searched."""
-    from optim._engine.runs.judge import judge_contest, judge_lock
-    from optim._engine.search.targets.contest import Contest, enter
-
-    entrants = enter(bench, chosen, plans, failed)
-    if bench.settings.chain is not None:
-        locked = entrants[0].bench
-        return judge_lock(locked), locked, []
-    contest = Contest(entrants)
-    verdict = judge_contest(contest, bench)
-    rows = contest.rows(verdict.delivered, bench)
-    return verdict, contest.bench_of(verdict.delivered, bench), rows
 
 
 def _run_key(bench: Workbench, chosen: ChosenTargets) -> str:

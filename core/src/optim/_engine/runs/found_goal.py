@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from optim._engine.goals.generating import GENERATE, GENERATOR, Workload
+from optim._engine.goals.generating import GENERATE, GENERATOR, workload_text
 from optim._engine.goals.known import find_goal
 from optim._engine.plugins.registry import Registry
 from optim._engine.search.settings import RunSettings
@@ -38,7 +38,7 @@ def find_goal_of_graph(bench: Workbench) -> None:
     if isinstance(asked, str):
         told = f"the graph takes tokens and a past, but optim times single runs: {asked}" if asked else ""
     else:
-        workload = Workload(asked.prompt, asked.new)
+        workload = workload_text(asked)
         why_not = _why_no_answer(bench, model, asked) if "context" not in facts else ""
         if why_not:
             told = (
@@ -46,7 +46,7 @@ def find_goal_of_graph(bench: Workbench) -> None:
                 "--generate prompt=N,new=N sets other lengths"
             )
         else:
-            settings = replace(settings, goal=GENERATE, workload=workload)
+            settings = replace(settings, goal=GENERATE, workload=asked)
             told = (
                 f"the graph is a decoder: the goal is generate, the time of answers of {workload} "
                 "(--goal latency times single runs, --generate prompt=N,new=N other answers)"
@@ -108,7 +108,7 @@ def planned_goal(settings: RunSettings, registry: Registry, *, timed: bool) -> t
     asked = generator.answers(model, settings.goal_request, facts)
     if isinstance(asked, str):
         return settings, ""
-    workload = Workload(asked.prompt, asked.new)
+    workload = workload_text(asked)
     until = "" if "context" in facts else f", if it runs as far as {workload}"
     told = f"the graph is a decoder: the goal is generate{until} (--goal latency shows the plan for single runs)"
-    return replace(settings, goal=GENERATE, workload=workload, goal_is_said=True), told
+    return replace(settings, goal=GENERATE, workload=asked, goal_is_said=True), told

@@ -1,29 +1,28 @@
-"""The verdict: what a search, a contest of targets, or a repeated chain comes to."""
+"""The verdict: what a search, or a repeated chain, comes to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from optim._engine.compare.original import not_reproducible
 from optim._engine.gate.budget import Objection
 from optim._engine.reports.outcome import RunStatus, Verdict
 from optim._engine.search.board import Board
 from optim._engine.search.deadline import Deadline
-from optim._engine.search.explore.beam import Beam, NamedPassError, untried, why_no_more
+from optim._engine.search.explore.beam import untried, why_no_more
 from optim._engine.search.front import points_of
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
 from optim._engine.search.measure.lane_figures import as_base
 from optim._engine.search.measure.racing import Races, TimingFailed
 from optim._engine.search.measure.source_gate import SourceGate
-from optim._engine.search.plan import Plan
 from optim._engine.search.rows import failures, smallest_size, step_of
 from optim._engine.search.select.chains import Chains
 from optim._engine.search.select.selection import Selection
 from optim._engine.search.settings import AUTO, Named
 from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus
+from optim._engine.search.targets.contest import Contest, Entrant
 from optim._engine.search.taste import FEW
 from optim._engine.search.workbench import Workbench
 from optim.cli_kit.output import size_text
@@ -32,9 +31,6 @@ from optim.jobs.wire import to_wire
 from optim.options import parse_options
 from optim.passes import Role
 
-if TYPE_CHECKING:
-    from optim._engine.search.targets.contest import Contest, Entrant
-
 _UNTIMED = "there was no time to time the original; give more with --search-seconds"
 
 _COST_UNKNOWN = "the result is the corrected original; there was no time to time it; give more with --search-seconds"
@@ -42,111 +38,53 @@ _COST_UNKNOWN = "the result is the corrected original; there was no time to time
 _STOPPED = "nothing was decided, because the original stopped running"
 
 
-def judge_search(bench: Workbench, plan: Plan) -> Verdict:
-    """Searches, decides, and says what became of every attempt, also where the target fails on the way."""
-    beam = Beam(bench, plan)
+def judge_search(contest: Contest) -> Verdict:
+    """Searches, decides, and says what became of every attempt, also where the baseline fails on the way."""
+    base, entrants, stopped = contest.base, contest.entrants, ""
     try:
-        verdict = _searched(_Ending(bench, beam, plan))
+        verdict = _searched(contest)
     except TimingFailed as failed:
-        beam.board.conclude(bench.original, stopped=_STOPPED)
-        return Verdict(RunStatus.FAILED, _why(failed), None, beam.board.attempts, points=beam.board.points())
-    verdict.searches = ((bench, beam.board),)
-    return verdict
-
-
-def _why(failed: TimingFailed) -> str:
-    return f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
-
-
-def _searched(ending: _Ending) -> Verdict:
-    """The verdict of a search that can time what it finds."""
-    original = Measured(ending.bench.original, ITSELF)
-    if ending.objective.is_accuracy and not ending.objective.objection(original) and not ending.plan.forced():
-        return ending.nothing_better()  # sizes alone are bounded, and nothing is more accurate
-    recalled = ending.beam.recalled()
-    winner = ending.decided(recalled) if recalled else None
-    if not ending.beam.recall.stands(winner):
-        try:
-            ranking = ending.beam.run()
-        except NamedPassError as failed:
-            return ending.made_right() or ending.not_held(f"{failed.what}: {failed.cause}")
-        found = [one for one in (ending.decided(ranking), winner) if one is not None]
-        winner = min(found, key=lambda one: one.ratio or 1.0, default=None)
-    ending.beam.recall.keep(winner)
-    return ending.delivery(winner) if winner is not None else ending.nothing_better()
-
-
-def judge_contest(contest: Contest, base: Workbench) -> Verdict:
-    """Has several targets search, and decides among what is best on each of them.
-
-    What may be the best is proven on its target, each against the same baseline.
-    """
-    stopped = ""
-    try:
-        verdict = _decided(contest, base)
-    except TimingFailed as failed:
-        stopped, verdict = _STOPPED, Verdict(RunStatus.FAILED, _why(failed), None, [])
+        what = f"{failed.what}, by {failed.package}: {failed.cause}. The report has the results before that"
+        stopped, verdict = _STOPPED, Verdict(RunStatus.FAILED, what, None, [])
     result = verdict.result
     delivered = result.candidate if result is not None else base.original
-    for one in contest.entrants:
-        proven = result if result is not None and not delivered.is_original else None
-        one.beam.board.conclude(delivered, proven, stopped)
+    for one in entrants:
+        one.beam.board.conclude(delivered, None if delivered.is_original else result, stopped)
     return replace(
         verdict,
-        attempts=[attempt for one in contest.entrants for attempt in one.beam.board.attempts],
-        points=points_of([point for one in contest.entrants for point in one.beam.board.found], delivered),
-        searches=tuple((one.bench, one.beam.board) for one in contest.entrants),
+        attempts=[attempt for one in entrants for attempt in one.beam.board.attempts],
+        points=points_of([point for one in entrants for point in one.beam.board.found], delivered),
+        searches=() if stopped else tuple((one.bench, one.beam.board) for one in entrants),
     )
 
 
-def _decided(contest: Contest, base: Workbench) -> Verdict:
-    """The verdict where the baseline can be timed."""
-    best: tuple[Measured, Entrant, _Ending] | None = None
-    undecided = ""
-    contest.time_originals()
-    if (recalled := contest.recalled()) is not None:
-        one, ranking = recalled
-        ending = _Ending(one.bench, one.beam, one.plan)
-        if (winner := ending.decided(ranking)) is not None:
-            best = winner, one, ending
-    if best is not None and best[1].beam.recall.stands(best[0]):
-        contest.end_with(best[1])
-    else:
-        contest.run()
-        for one in contest.order:
-            if best is not None and not contest.may_beat(one, best[0], best[1]):
-                continue
-            ending = _Ending(one.bench, one.beam, one.plan)
-            winner = ending.decided(one.ranking)
-            if winner is None:
-                one.reason = "no candidate is better than the baseline in the final timing"
-                undecided = undecided or ending.selection.undecided
-            elif best is None or contest.is_better((winner, one), (best[0], best[1])):
-                best = winner, one, ending
-    if best is not None:
-        best[1].beam.recall.keep(best[0])
-        return best[2].delivery(best[0])
-    left = [one for one in contest.entrants if not one.failed]
-    if not left:
+def _searched(contest: Contest) -> Verdict:
+    """The verdict of a search that can time what it finds.
+
+    Raises:
+        TimingFailed: it cannot.
+    """
+    if (found := contest.winner()) is not None:
+        item, one = found
+        one.beam.recall.keep(item)
+        return _Ending(one.bench, one).delivery(item)
+    if (nearest := contest.nearest) is not None:
+        return _Ending(contest.base, nearest).nothing_better(contest.undecided)
+    first, *others = contest.entrants
+    if others:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.entrants)
         return Verdict(RunStatus.FAILED, reasons, None, [])
-    promising = sorted(left, key=lambda one: one.promise)
-    nearest = next((one for one in promising if one.beam.board.beyond(1)), left[0])
-    return _Ending(base, nearest.beam, nearest.plan).nothing_better(undecided)
+    ending = _Ending(contest.base, first)
+    return ending.made_right() or ending.not_held(first.reason)
 
 
 class _Ending:
     """A search at its end, and the verdict that it comes to."""
 
-    def __init__(self, bench: Workbench, beam: Beam, plan: Plan) -> None:
-        self.bench, self.beam, self.plan, self.board = bench, beam, plan, beam.board
-        self.selection = beam.selection()
-        self.objective = self.selection.objective
-
-    def decided(self, ranking: Sequence[Measured]) -> Measured | None:
-        """The candidate that is better than the original in the proof; None if there is none."""
-        self.bench.say("deciding")
-        return self.selection.decide(ranking)
+    def __init__(self, bench: Workbench, entrant: Entrant) -> None:
+        self.bench, self.beam, self.plan = bench, entrant.beam, entrant.plan
+        self.board, self.selection = entrant.beam.board, entrant.selection
+        self.objective = self.board.objective
 
     def delivery(self, winner: Measured) -> Verdict:
         """The verdict where something is better than the original."""

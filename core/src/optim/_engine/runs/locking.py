@@ -8,6 +8,7 @@ from typing import Any
 
 from optim._engine.feeds.named import GIVEN_FEEDS
 from optim._engine.goals.bounds import fields_of
+from optim._engine.goals.generating import workload_text
 from optim._engine.recipes.lock import Lock, LockedFeeds, LockedPass, LockedResult, LockedSource, LockedTarget, header
 from optim._engine.recipes.recipe import BudgetTable
 from optim._engine.reports.outcome import Outcome
@@ -29,7 +30,7 @@ def lock_of(outcome: Outcome) -> Lock:
             versions=outcome.versions,
         ),
         goal=settings.goal,
-        generate=str(settings.workload) if "prompt" in outcome.goal_takes else None,
+        generate=workload_text(settings.workload) if "prompt" in outcome.goal_takes else None,
         metric=settings.metric.text if settings.metric else None,
         budget=_budget_of(settings),
         feeds=LockedFeeds(

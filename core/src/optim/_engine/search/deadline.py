@@ -64,16 +64,12 @@ class Deadline:
 
     Args:
         asked_s: what the user gave; ``auto``: they are announced when the model is known, and without end until then.
-        now: seconds of a clock that never goes back.
         start: what the command took before; None: that of this process.
 
     Attributes:
         announced_s: of the whole run; infinite until they are known.
-        now: the clock.
         comparing_s: what one result takes to be compared on all samples.
         try_s: what trying one more pass is guessed to take; 0 until it is known.
-        notes: what there was no time for, a sentence each.
-        lanes: what lanes of a race take.
         search_s: that the search began with.
         timeout_s: the most that one candidate may take, and one model to open.
         must: whether something was named: that is proven, whatever the time.

@@ -38,11 +38,7 @@ AGAIN_LANES = 2
 class LaneCosts:
     """Seconds of lanes on one target: expected first, then learned from races.
 
-    Args:
-        comparing_s: what one result takes to be compared on all samples.
-
     Attributes:
-        races: whether candidates are raced at all.
         open_s: that a lane is expected to take until its model is open and compared.
         round_s: that one model takes in a round.
         race_s: of a race of what may be delivered.

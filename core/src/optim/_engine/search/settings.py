@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.gate.budget import Budget, MaxLoss, require_max_drift, require_mismatch
 from optim._engine.goals.bounds import Bound
-from optim._engine.goals.generating import Workload
 from optim._engine.search.taste import HANGS_S
 from optim.errors import OptimError, unknown_name
 from optim.goal import GoalRequest
@@ -108,7 +107,7 @@ class RunSettings:
     component: str = ""
     baseline: str = ""
     max_batch_drift: float | None = None
-    workload: Workload = field(default_factory=Workload)
+    workload: GoalRequest = field(default_factory=GoalRequest)
     bounds: tuple[Bound, ...] = ()
     cluster: str = ""
     store_url: str = ""
@@ -142,7 +141,7 @@ class RunSettings:
     def goal_request(self) -> GoalRequest:
         """The user's word on the goal, beside its name."""
         limit_ms = next((bound.most for bound in self.bounds if bound.figure == "latency"), None)
-        return GoalRequest(self.workload.prompt, self.workload.new, limit_ms)
+        return replace(self.workload, max_latency_ms=limit_ms)
 
     @property
     def says_a_budget(self) -> bool:

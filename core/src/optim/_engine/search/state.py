@@ -253,7 +253,6 @@ class LaneResult:
         sample_ratio: of each timed sample.
         disturbed: share of the race's rounds in which other processes used the machine, 0..1.
         open_s: of the base: how long a lane of this race took to open on average, in seconds.
-        cut_short: of the base: whether the race ended because the time of the run was over.
         out_of_time: whether it has no figures because that time was over: nothing speaks against it.
         goal: what the goal's own clock found, to the base's; None where the goal has none.
         sample_calls: how long calls took, of each timed sample.
@@ -276,7 +275,6 @@ class LaneResult:
     sample_ratio: tuple[Ratio, ...] = ()
     disturbed: float = 0.0
     open_s: float = 0.0
-    cut_short: bool = False
     out_of_time: bool = False
     goal: Ratio | None = None
     sample_calls: tuple[Percentiles, ...] = ()

@@ -47,11 +47,6 @@ class Load:
         return LaneCosts(self.open_s, self.run_s).lane_s
 
     @property
-    def try_s(self) -> float:
-        """Seconds that one candidate and its lane are guessed to take."""
-        return self.candidate_s + self.lane_s
-
-    @property
     def text(self) -> str:
         """In a few words, e.g. ``90 MB, 357 nodes, 11 ms a run, 8 samples``."""
         megabytes = self.size_bytes / 1e6
@@ -92,10 +87,6 @@ class PassCosts:
         """What some passes take together, times what is guessed of one."""
         usual = geometric_mean(self.factors.values()) if self.factors else 1.0
         return sum(self.factors.get(name, usual) for name in names)
-
-    def knows(self, name: str) -> bool:
-        """Whether a pass was tried on this machine before."""
-        return name in self.factors
 
 
 def _key() -> str:

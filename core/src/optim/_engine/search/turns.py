@@ -41,8 +41,6 @@ class Turns:
 
     Args:
         what: the run does, for others who wait for it.
-        say: told who is waited for.
-        now: seconds of a clock that never goes back.
         elsewhere: whether another machine's clock is used, which is held there.
 
     Attributes:
@@ -66,7 +64,6 @@ class Turns:
         self._waits_since: float | None = None
         self._guard = threading.Lock()
         self._counted_to = 0.0
-        self._told = False
 
     def now(self) -> float:
         """Seconds of a clock that stands still while this run waits for its turn, also for who looks meanwhile."""
@@ -91,31 +88,30 @@ class Turns:
         asked = self._now()
         while _is_quiet() and self._now() - asked < QUIET_S:
             time.sleep(POLL_S)
-        self._stood_still(asked, self._now())
+        self.stood_still(self._now() - asked)
 
     def stood_still(self, seconds: float) -> None:
         """Note that this thread has waited until now; what another one waited at the same time counts once."""
-        ended = self._now()
-        self._stood_still(ended - seconds, ended)
-
-    def _stood_still(self, began: float, ended: float) -> None:
-        with self._guard:  # threads of one run wait together
-            self._waited_s += max(0.0, ended - max(began, self._counted_to))
+        with self._guard:
+            ended = self._now()
+            self._waited_s += max(0.0, min(seconds, ended - self._counted_to))
             self._counted_to = ended
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the clock.
-
-        Raises:
-            OptimError[clock-in-use]: others held it for too long.
-        """
+        """Hold the clock."""
         if self._elsewhere:
             yield
             return
-        asked = self._waits_since = self._now()
+        asked, told = self._now(), list[str]()
+        self._waits_since = asked
+
+        def tell(holder: str) -> None:
+            told.append(holder)
+            self._say(f"waiting: another optim is timing, {holder}")
+
         try:
-            lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=self._tell)
+            lock = acquire(CLOCK, self._what, wait_s=self.most_wait_s, on_wait=tell)
         except LockBusyError as error:
             raise OptimError.usage(
                 "clock-in-use",
@@ -126,17 +122,12 @@ class Turns:
         finally:
             waited_s, self._waits_since = self._now() - asked, None
             self._waited_s += waited_s
-        if self._told:
-            self._told = False
+        if told:
             self._say("timing, after a wait")
         try:
             yield
         finally:
             lock.release()
-
-    def _tell(self, holder: str) -> None:
-        self._told = True
-        self._say(f"waiting: another optim is timing, {holder}")
 
 
 def _is_quiet() -> bool:

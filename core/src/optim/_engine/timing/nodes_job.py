@@ -11,31 +11,22 @@ clock when a model is open, and told when its runs are over.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from optim._engine.backends.held import HeldSession
 from optim._engine.compare.place import Place, mapped_feeds
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
-from optim._engine.timing.profiled import (
-    Runs,
-    Timeline,
-    fastest,
-    profiled,
-    read_timeline,
-    run_ms,
-    watched,
-    written_profile,
-)
+from optim._engine.timing.profiled import fastest, not_profiled, profile_of, run_ms
 from optim.arrays import Feeds
-from optim.backend import Session
+from optim.backend import NodeProfile, Session
 from optim.errors import OptimError
 from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime, NodeTimes
@@ -91,11 +82,7 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Profile each for a moment, at the clock.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime writes no profile.
-    """
+    """Profile each for a moment, at the clock."""
     feeds = FeedSet.open(request.feeds).sample(request.sample)
     found: list[tuple[NodeTime, ...]] = []
     for number, one in enumerate(request.models, 1):
@@ -138,6 +125,26 @@ _MOST_RECORD_MS = 0.02
 """Of one record: 3 to 9 microseconds were seen on a busy machine; what is more is no cost of the profiler."""
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often a model is run.
+
+    Attributes:
+        seconds: of runs that are timed, about.
+        share: of them that is told of, the fastest; 0: the fastest one alone.
+    """
+
+    seconds: float
+    warm_up: int = 3
+    least: int = 5
+    share: float = 0.5
+    most: int = 200
+
+    def count(self, ms: float) -> int:
+        """How many that is, where one takes so many milliseconds."""
+        return int(min(self.most, max(self.least, 1e3 * self.seconds / max(ms, 1e-3))))
+
+
 def timed(
     place: Place,
     model: Model,
@@ -149,36 +156,26 @@ def timed(
 ) -> tuple[NodeTimes, _Told]:
     """The times of a model's nodes, which add up to a run without the profiler; and what the warm-up tells.
 
-    Args:
-        place: where it runs.
-        model: with its session settings.
-        feeds: of every run.
-        runs: how many of each kind, about.
-        warm_up: what first runs the session without the profiler; given the milliseconds of opening it, too.
-        weights: shape of the largest weight of nodes, by name.
-        clock: entered for the runs that count; where the model is open but once at a time, for opening it too.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
+    ``warm_up`` first runs the session without the profiler, and is given the milliseconds of opening it. ``clock`` is
+    entered for the runs that count; where the model is open but once at a time, for opening it too.
     """
-    backend, timeline, weights = place.backend(), None, weights or {}
+    backend, found, weights = place.backend(), None, weights or {}
     started = time.perf_counter()
     with backend.open(model, place.target) as plain:
         told = warm_up(plain, 1e3 * (time.perf_counter() - started))
         if backend.owner is None and model_size_bytes(model) <= _MOST_OPEN_TWICE:
-            timeline, times = in_turns(plain, place, model, feeds, runs, weights, clock)
+            found, times = in_turns(plain, place, model, feeds, runs, weights, clock)
         else:
             plain.release()
             with clock():
                 times = [run_ms(plain, feeds) for _ in range(runs.count(run_ms(plain, feeds)))]
-    if timeline is None:
+    if found is None:
         with clock():
-            timeline = profiled(place, model, feeds, runs, weights)
+            found = _alone(place, model, feeds, runs, weights)
     counted = fastest(times, runs.share, float)
     plain_ms = sum(counted) / len(counted)
-    cost_ms = record_ms(timeline.nodes, plain_ms) if backend.owner is None else 0.0
-    nodes = without_records(timeline.nodes, cost_ms)
-    return NodeTimes(nodes, plain_ms, timeline.run_ms, timeline.share, cost_ms, timeline.events), told
+    cost_ms = record_ms(found.nodes, plain_ms) if backend.owner is None else 0.0
+    return replace(found, nodes=without_records(found.nodes, cost_ms), plain_ms=plain_ms, record_ms=cost_ms), told
 
 
 def in_turns(
@@ -189,29 +186,53 @@ def in_turns(
     runs: Runs,
     weights: Mapping[str, list[int]],
     clock: Clock = nullcontext,
-) -> tuple[Timeline, list[float]]:
-    """The times of nodes, and the milliseconds of plain runs made between them.
+) -> tuple[NodeTimes, list[float]]:
+    """The times of nodes, and the milliseconds of plain runs made between them."""
+    times: list[float] = []
 
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
-    """
-    with TemporaryDirectory(prefix="optim-profile-") as text:
-        with watched(place, model, Path(text)) as session:
-            warm_up = [run_ms(session, feeds) for _ in range(runs.warm_up)]
-            count = runs.count(warm_up[-1])
-            turns = min(_TURNS, count, max(2, count // 4))
-            each = math.ceil(count / turns)
-            times: list[float] = []
-            session.release()  # whoever has the clock may wait for the device
-            plain.release()
-            with clock():
-                for _ in range(turns):
-                    times += [run_ms(plain, feeds) for _ in range(each + 1)][1:]
-                    for _ in range(each + 1):
-                        session.run(feeds)
-        firsts = {len(warm_up) + turn * (each + 1) for turn in range(turns)}
-        skipped = {*range(len(warm_up)), *firsts}
-        return read_timeline(written_profile(place, Path(text)), skipped, runs.share, weights), times
+    def take_turns(session: HeldSession) -> set[int]:
+        count = runs.count([run_ms(session, feeds) for _ in range(runs.warm_up)][-1])
+        turns = min(_TURNS, count, max(2, count // 4))
+        each = math.ceil(count / turns)
+        session.release()  # whoever has the clock may wait for the device
+        plain.release()
+        with clock():
+            for _ in range(turns):
+                times.extend([run_ms(plain, feeds) for _ in range(each + 1)][1:])
+                for _ in range(each + 1):
+                    session.run(feeds)
+        return {*range(runs.warm_up), *(runs.warm_up + turn * (each + 1) for turn in range(turns))}
+
+    return profile_of(place, model, take_turns, runs.share, weights), times
+
+
+def _alone(place: Place, model: Model, feeds: Feeds, runs: Runs, weights: Mapping[str, list[int]]) -> NodeTimes:
+    """The times of nodes without plain runs between them."""
+    backend = place.backend()
+    if backend.owner is not None:
+        return _told(backend.profile(model, place.target, feeds, runs.seconds), place)
+
+    def run_all(session: HeldSession) -> range:
+        last_ms = [run_ms(session, feeds) for _ in range(runs.warm_up)][-1]
+        for _ in range(runs.count(last_ms)):
+            session.run(feeds)
+        return range(runs.warm_up)
+
+    return profile_of(place, model, run_all, runs.share, weights)
+
+
+def _told(profile: NodeProfile | None, place: Place) -> NodeTimes:
+    """What a runtime of its own says, with its nodes one after the other as events."""
+    if profile is None:
+        raise not_profiled(place)
+    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
+    ends = list(itertools.accumulate(node.ms for node in nodes))
+    events = [
+        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
+        for node, end in zip(nodes, ends, strict=True)
+    ]
+    share = min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s))
+    return NodeTimes(nodes, 0.0, 1e3 * profile.run_s, share, 0.0, events)
 
 
 def record_ms(nodes: Sequence[NodeTime], plain_ms: float) -> float:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -18,76 +15,35 @@ import onnx
 
 from optim._engine.backends.held import HeldSession
 from optim._engine.compare.place import Place
+from optim._engine.jobs.start_up import timed_run
 from optim.arrays import Feeds
-from optim.backend import NodeProfile, Session
+from optim.backend import Session
 from optim.errors import OptimError
-from optim.laboratory import NodeTime
+from optim.laboratory import NodeTime, NodeTimes
 from optim.model import Model, SessionConfig
 from optim.onnx.backend import writing_optimized
 
-_MOST_RUNS = 200
 
+def profile_of(
+    place: Place,
+    model: Model,
+    run: Callable[[HeldSession], Collection[int]],
+    share: float,
+    weights: Mapping[str, list[int]],
+) -> NodeTimes:
+    """The times of nodes in a session of ONNX Runtime with its profiler on, and its optimizers as the user has them.
 
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """How often a model is run.
-
-    Attributes:
-        seconds: of runs that are timed, about.
-        warm_up: runs before them.
-        least: of them, at least.
-        share: of them that is told of, the fastest; 0: the fastest one alone.
-        most: of them, however short.
+    ``run`` runs the session, and returns the numbers of the runs that do not count; for the others see
+    :func:`read_timeline`.
     """
-
-    seconds: float
-    warm_up: int = 3
-    least: int = 5
-    share: float = 0.5
-    most: int = _MOST_RUNS
-
-    def count(self, ms: float) -> int:
-        """How many that is, where one takes so many milliseconds."""
-        return int(min(self.most, max(self.least, 1e3 * self.seconds / max(ms, 1e-3))))
-
-
-def profiled(
-    place: Place, model: Model, feeds: Feeds, runs: Runs, weights: Mapping[str, list[int]] | None = None
-) -> Timeline:
-    """The times of nodes, with the runtime's optimizers on as the user has them.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
-    """
-    backend = place.backend()
-    if backend.owner is not None:
-        return _told(backend.profile(model, place.target, feeds, runs.seconds), place)
-    with TemporaryDirectory(prefix="optim-profile-") as text:
-        with watched(place, model, Path(text)) as session:
-            last_ms = [run_ms(session, feeds) for _ in range(runs.warm_up)][-1]
-            for _ in range(runs.count(last_ms)):
-                session.run(feeds)
-        return read_timeline(written_profile(place, Path(text)), range(runs.warm_up), runs.share, weights or {})
-
-
-@contextmanager
-def watched(place: Place, model: Model, folder: Path) -> Iterator[HeldSession]:
-    """A session of ONNX Runtime with its profiler on; what it saw lies in ``folder`` when it is closed."""
-    asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(folder / "profile")})
-    with place.backend().open(_with(model, asked), place.target) as session:
-        yield session
-
-
-def written_profile(place: Place, folder: Path) -> Path:
-    """The file that a watched session left.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime writes none.
-    """
-    written = sorted(folder.glob("profile*.json"))
-    if not written:
-        raise _not_profiled(place)
-    return written[0]
+    with TemporaryDirectory(prefix="optim-profile-") as folder:
+        asked = SessionConfig({"enable_profiling": True, "profile_file_prefix": str(Path(folder, "profile"))})
+        with place.backend().open(_with(model, asked), place.target) as session:
+            skipped = run(session)
+        written = sorted(Path(folder).glob("profile*.json"))
+        if not written:
+            raise not_profiled(place)
+        return read_timeline(written[0], skipped, share, weights)
 
 
 def executed_graph(place: Place, model: Model) -> onnx.ModelProto | None:
@@ -112,25 +68,10 @@ def largest_weights(graph: onnx.ModelProto) -> dict[str, list[int]]:
 
 def run_ms(session: Session, feeds: Feeds) -> float:
     """Milliseconds of one run."""
-    started = time.perf_counter()
-    session.run(feeds)
-    return 1e3 * (time.perf_counter() - started)
+    return 1e3 * timed_run(session, feeds)
 
 
-def _told(profile: NodeProfile | None, place: Place) -> Timeline:
-    """What a runtime of its own says, with its nodes one after the other as events."""
-    if profile is None:
-        raise _not_profiled(place)
-    nodes = tuple(NodeTime(one.name, one.operator, 1e3 * one.seconds, 0.0, 0.0, 0.0) for one in profile.nodes)
-    ends = list(itertools.accumulate(node.ms for node in nodes))
-    events = [
-        {"name": node.name, "ph": "X", "tid": 0, "ts": 1e3 * (end - node.ms), "dur": 1e3 * node.ms}
-        for node, end in zip(nodes, ends, strict=True)
-    ]
-    return Timeline(nodes, 1e3 * profile.run_s, min(1.0, (ends or [0.0])[-1] / (1e3 * profile.run_s)), events)
-
-
-def _not_profiled(place: Place) -> OptimError:
+def not_profiled(place: Place) -> OptimError:
     return OptimError.usage(
         "not-profiled",
         f"nothing is profiled on target {place.target.name}",
@@ -152,24 +93,8 @@ _Shaped = Mapping[str, list[int]]
 _Run = TypeVar("_Run")
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """A profile read.
-
-    Attributes:
-        run_ms: of a run, the mean of those that count, as the runtime measured it around its nodes.
-        share: of the runs' time that is in nodes, 0..1.
-        events: as they were written, of Chrome's trace format.
-    """
-
-    nodes: tuple[NodeTime, ...]
-    run_ms: float
-    share: float
-    events: list[dict[str, Any]]
-
-
-def read_timeline(path: Path, skipped: Collection[int], share: float, weights: Mapping[str, list[int]]) -> Timeline:
-    """Read the profile that a session wrote when it was closed.
+def read_timeline(path: Path, skipped: Collection[int], share: float, weights: Mapping[str, list[int]]) -> NodeTimes:
+    """Read the profile that a session wrote when it was closed; what it costs is not known, and not taken off.
 
     Args:
         path: of the JSON file.
@@ -198,7 +123,7 @@ def read_timeline(path: Path, skipped: Collection[int], share: float, weights: M
     )
     inside = sum(event["dur"] for found in kernels.values() for event in found)
     total = sum(event["dur"] for event in whole)
-    return Timeline(nodes, total / len(whole) / 1e3, inside / max(1, total), events)
+    return NodeTimes(nodes, 0.0, total / len(whole) / 1e3, inside / max(1, total), 0.0, events)
 
 
 def fastest(runs: Sequence[_Run], share: float, lasted: Callable[[_Run], float]) -> list[_Run]:

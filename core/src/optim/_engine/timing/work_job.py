@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from optim._engine.compare.place import Place
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.jobs.job import Job
-from optim._engine.timing.profiled import largest_weights, read_timeline, watched, written_profile
+from optim._engine.timing.profiled import largest_weights, profile_of
+from optim.backend import Session
 from optim.jobs.talk import Channel
 from optim.laboratory import NodeTime
 from optim.model import Model, SessionConfig
@@ -55,21 +55,19 @@ JOB = Job(__name__, Request, Answer)
 
 
 def run(request: Request, channel: Channel) -> Answer:
-    """Run the model once, as it is written.
-
-    Raises:
-        OptimError[not-profiled]: the target's runtime says nothing of its nodes.
-    """
+    """Run the model once, as it is written."""
     if request.place.backend().owner is not None:
         return Answer({})
     feeds = FeedSet.open(request.feeds).sample(request.sample)
     model = replace(request.model, session=request.model.session.updated(_AS_WRITTEN))
-    with TemporaryDirectory(prefix="optim-profile-") as folder:
-        with watched(request.place, model, Path(folder)) as session:
-            session.run(feeds)
-        weights = largest_weights(read_skeleton(model.path))
-        timeline = read_timeline(written_profile(request.place, Path(folder)), (), 1.0, weights)
-    return Answer(_shares(timeline.nodes), _rows(timeline.nodes, weights))
+    weights = largest_weights(read_skeleton(model.path))
+
+    def run_once(session: Session) -> tuple[int, ...]:
+        session.run(feeds)
+        return ()
+
+    nodes = profile_of(request.place, model, run_once, 1.0, weights).nodes
+    return Answer(_shares(nodes), _rows(nodes, weights))
 
 
 def _shares(nodes: Iterable[NodeTime]) -> dict[str, float]:

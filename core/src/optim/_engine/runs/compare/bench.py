@@ -17,7 +17,7 @@ from optim._engine.plugins.registry import Registry, load_registry, require_targ
 from optim._engine.reports.answers import Benchmark, TimedModel, TimedShape
 from optim._engine.reports.build import generation_report, goal_ratio_report, throughput_report
 from optim._engine.runs.compare.prepared import Say, about_made_up, other_model, require_timed, workbench_for
-from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.race_job import Effort
 from optim._engine.search.measure.racing import Races, Wanted
 from optim._engine.search.settings import RunSettings
 from optim._engine.search.state import Candidate, LaneResult
@@ -73,7 +73,7 @@ def bench_models(
         names = [*map(str, models), *beside, *map(str, programs)]
         bench.say(f"timing {len(names)} model{'s' if len(names) > 1 else ''}")
         effort = Effort(seconds, width=0.01, drop=False)
-        wanted = Wanted("bench", places=tuple(lanes), programs=clocks)
+        wanted = Wanted(places=tuple(lanes), programs=clocks)
         base, results = Races(bench).race(candidates, effort, wanted)
         sizes = [*(one.size_bytes for one in (first, *candidates)), *[0] * len(lanes), *map(_size_of_program, programs)]
         timed = [
@@ -171,7 +171,7 @@ def _timed_on(bench: Workbench, targets: Sequence[Target], seconds: float) -> li
     bench.say(f"timing the model on {len(targets)} target{'s' if len(targets) > 1 else ''}")
     effort = Effort(seconds, width=0.01, drop=False)
     places = tuple(map(bench.place_of, targets[1:]))
-    base, others = Races(bench).race([], effort, Wanted("bench", places=places))
+    base, others = Races(bench).race([], effort, Wanted(places=places))
     source, stored, size = bench.settings.source, bench.original.model.path.name, bench.original.size_bytes
     others = [replace(result, failure=result.failure.replace(stored, source.name)) for result in others]
     return [

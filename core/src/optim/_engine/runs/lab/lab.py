@@ -18,7 +18,7 @@ from optim._engine.runs.compare.prepared import Say, other_model, require_ready,
 from optim._engine.runs.lab import nodes_timed
 from optim._engine.runs.lab.setup import LabSetup
 from optim._engine.search.lane_costs import LaneCosts
-from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.measure.race_job import Effort
 from optim._engine.search.measure.racing import Races, Wanted, where_timed
 from optim._engine.search.rows import step_of
 from optim._engine.search.settings import RunSettings
@@ -184,7 +184,7 @@ class Lab:
         bench.baseline = one._place or bench.place
         bench.say("timing 2 models")
         effort = Effort(seconds, width=0.01, drop=False)
-        base, (found,) = Races(bench).race([other._candidate], effort, Wanted("bench"))
+        base, (found,) = Races(bench).race([other._candidate], effort, Wanted())
         for model, result in ((one, base), (other, found)):
             require_ready(result, model.model, Path(model.name))
         assert found.ratio is not None

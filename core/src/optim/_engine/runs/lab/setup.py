@@ -87,7 +87,7 @@ class LabSetup:
         Raises:
             OptimError[not-profiled]: the runtime of the target does not tell the times of nodes.
         """
-        from optim._engine.timing.nodes_job import timed
-        from optim._engine.timing.profiled import Runs, largest_weights
+        from optim._engine.timing.nodes_job import Runs, timed
+        from optim._engine.timing.profiled import largest_weights
 
         return timed(self._at, model, feeds, Runs(seconds), warm_up, largest_weights(graph) if graph else {})

@@ -138,13 +138,6 @@ class Beam:
         """Returns the selection that decides in the end."""
         return Selection(self.clock, self._chains, self._source, self.repairs)
 
-    def run(self) -> list[Measured]:
-        """Look, then search: what held, best first, with the original unless a pass was named; raises as both do."""
-        self.look()
-        if self._objective.is_size:
-            return self._repaired_on(self.search())
-        return self.search()
-
     def look(self) -> float:
         """Have a first look at what may be tried; returns the best ratio to hope for, also of what is near the budget.
 
@@ -174,7 +167,11 @@ class Beam:
         return start * math.exp(-self._promises.best_gain)
 
     def search(self) -> list[Measured]:
-        """Go from stage to stage after :meth:`look`; returns what :meth:`run` does, and raises as it does."""
+        """Go from stage to stage after :meth:`look`; returns what held, with the original unless a pass was named.
+
+        Raises:
+            NamedPassError: a pass that was named does not hold.
+        """
         beam, ranking, goal = [self.start], [self.start], self._objective.goal
         looked = list(self._looked.values()) if goal.long_rounds or goal.basis is Basis.SIZE else []
         for place, (stage, passes) in enumerate(self._legs):
@@ -197,6 +194,8 @@ class Beam:
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self.time.left)
         ranking = self.board.joined(ranking, looked)
+        if self._objective.is_size:
+            return self._repaired_on(ranking)
         return self._nearer(ranking) if self._objective.is_accuracy else ranking
 
     def _repaired_on(self, ranking: list[Measured]) -> list[Measured]:

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import BENEATH, Promises, fair_order, for_goal, leading_of
-from optim._engine.search.measure.clock import Clock
-from optim._engine.search.measure.efforts import LOOK_S
+from optim._engine.search.measure.clock import LOOK_S, Clock
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique

@@ -133,7 +133,7 @@ class Promises:
 
         What it took before is a factor to what most passes take, which is about a second.
         """
-        is_dear = name in self._calibrating and not self._costs.knows(name)
+        is_dear = name in self._calibrating and name not in self._costs.factors
         return self._seconds.get(name) or self._costs.of([name]) * (_CALIBRATION if is_dear else 1.0)
 
     def latency(self, parent: Candidate, step: Step) -> float:

@@ -22,8 +22,7 @@ from optim._engine.jobs.offer import Proposal
 from optim._engine.search.deadline import LATER
 from optim._engine.search.experience import Experience, WonStep, keep, nearest, read, with_names, with_places
 from optim._engine.search.explore.expand import Expander
-from optim._engine.search.measure.clock import Clock
-from optim._engine.search.measure.efforts import LOOK_S
+from optim._engine.search.measure.clock import LOOK_S, Clock
 from optim._engine.search.plan import Plan
 from optim._engine.search.rows import step_of
 from optim._engine.search.state import ITSELF, Candidate, Measured, StepStatus

@@ -1,21 +1,34 @@
-"""Races of the search: which candidates are right, and which are faster, in heats that fit into memory and time."""
+"""Races of the search: which candidates are right, and which are faster, in heats that fit into memory and time.
+
+How long a race looks goes by what the deadline leaves, while exploring and in the proof.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from optim._engine.gate.budget import Objection
 from optim._engine.search.board import Board
-from optim._engine.search.deadline import Deadline
-from optim._engine.search.lane_costs import AGAIN_LANES
-from optim._engine.search.measure import efforts
-from optim._engine.search.measure.efforts import Effort
+from optim._engine.search.deadline import LEAST_S, Deadline
+from optim._engine.search.lane_costs import AGAIN_LANES, LEAST_ROUNDS
 from optim._engine.search.measure.lane_figures import expected_of, joined
+from optim._engine.search.measure.race_job import MOST_ROUNDS, ROUNDS, WIDTH, Effort
 from optim._engine.search.measure.racing import Races, Wanted, late_text
 from optim._engine.search.state import Candidate, LaneResult, Measured
 from optim._engine.search.taste import DIFFER
 from optim.goal import Basis
+
+LOOK_S = 1.0
+"""The shortest race while exploring: with less, five rounds of a few lanes do not fit."""
+
+_OPENING_SHARE = 0.4
+"""Part of a lane's time that opening takes: it is not part of the race itself."""
+
+_GAIN_WIDTH = 0.1
+"""How wide the best interval may be, as a share of the gain. At a ratio of 0.5 that is 5 hundredths: two processes of
+one graph differ by some."""
 
 _FEWEST_ROUNDS = 2
 """Without which there is no figure: of one round nobody knows how far it is off."""
@@ -38,9 +51,6 @@ class Clock:
     """Times candidates against the original within the search's time.
 
     Attributes:
-        races: of the run.
-        board: what was found of each model.
-        time: what the search has.
         proves: whether that was a race of the end.
     """
 
@@ -75,11 +85,10 @@ class Clock:
         found: list[Measured] = []
         for heat in self._heats(chosen):
             memory_only = self._goal.basis in (Basis.MEMORY, Basis.ACCURACY)
-            effort = efforts.look(self.time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
+            effort = look(self.time, seconds * len(heat) / len(chosen), len(heat), memory_only=memory_only)
             if self._goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
-            found += self.measure(heat, effort, Wanted("explore", self.races.prepared.explored, gated=True))
-            self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
+            found += self.measure(heat, effort, Wanted(self.races.prepared.explored, gated=True))
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
@@ -100,15 +109,8 @@ class Clock:
         """A few rounds on one sample for candidates that were compared already, within the budget or not.
 
         Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
-        flight or of starts takes seconds for each model.
-
-        Args:
-            candidates: that are timed.
-            seconds: for all of them.
-            on_all_samples: compare them before; one that is not right is not timed, and :attr:`board` says why.
-
-        Returns:
-            Those that run, in order; nothing is decided by it.
+        flight or of starts takes seconds for each model. With ``on_all_samples`` they are compared before; one that is
+        not right is not timed, and :attr:`board` says why. Returns those that run; nothing is decided by it.
         """
         if not candidates:
             return []
@@ -116,10 +118,9 @@ class Clock:
         samples = self.races.prepared.compared if on_all_samples else ()
         found: list[Measured] = []
         for heat in self._heats(candidates):
-            effort = efforts.first_look(self.time, seconds * len(heat) / len(candidates))
-            wanted = Wanted("first look", samples, gated=bool(samples), plain=True)
+            effort = first_look(self.time, seconds * len(heat) / len(candidates))
+            wanted = Wanted(samples, gated=bool(samples), plain=True)
             base, results = self._race(heat, effort, wanted)
-            self.time.lanes.note_lanes(base.open_s)
             for one, result in zip(heat, results, strict=True):
                 if (expected := expected_of(self._goal, result, base)) is not None:
                     self.board[one].hoped = expected
@@ -129,9 +130,9 @@ class Clock:
 
     def prove(self, candidates: Sequence[Candidate]) -> list[Measured]:
         """Fresh rounds for what may be delivered, compared on every sample that the gate uses."""
-        effort, samples = efforts.final(self.time, len(candidates)), self.races.prepared.compared
+        effort, samples = final(self.time, len(candidates)), self.races.prepared.compared
         effort, self.proves = replace(effort, decides=self._decides), True
-        return self.measure(candidates, effort, Wanted("final", samples, measure_task=True, gated=True))
+        return self.measure(candidates, effort, Wanted(samples, measure_task=True, gated=True, proves=True))
 
     def measure(self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted) -> list[Measured]:
         """One race; a candidate that does not run, or is not right with its session settings, has an objection."""
@@ -166,8 +167,8 @@ class Clock:
             self.time.note(_ONCE)
             return list(items)
         self.races.say(f"timing {_models(items)} again in fresh processes")
-        effort = replace(efforts.again(self.time, len(items)), decides=self._decides)
-        _, results = self.races.race([item.candidate for item in items], effort, Wanted("again"))
+        effort = replace(again(self.time, len(items)), decides=self._decides)
+        _, results = self.races.race([item.candidate for item in items], effort, Wanted(proves=True))
         found = []
         for item, second in zip(items, results, strict=True):
             score = self.board[item.candidate]
@@ -187,8 +188,8 @@ class Clock:
         if not self.board.target.timed:
             return [self.races.check(candidate) for candidate in candidates]
         candidates, self.proves = candidates[: self.time.lanes_at_the_end(len(candidates))], True
-        wanted = Wanted("aside", self.races.prepared.compared, measure_task=True)
-        return self._race(candidates, efforts.aside(self.time, len(candidates)), wanted)[1]
+        wanted = Wanted(self.races.prepared.compared, measure_task=True)
+        return self._race(candidates, aside(self.time, len(candidates)), wanted)[1]
 
     def check(self, candidate: Candidate) -> Measured | None:
         """Whether a candidate is right on a target that cannot be timed; :attr:`board` says why not."""
@@ -204,6 +205,8 @@ class Clock:
         A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
         base, results = self.races.race(candidates, effort, wanted)
+        if not effort.fresh:
+            self.time.lanes.note_lanes(base.open_s)
         if self.board.objective.base is None or not base.out_of_time:
             self.board.objective.base = base
         for candidate, result in zip(candidates, results, strict=True):
@@ -215,16 +218,15 @@ class Clock:
     def _objects(self, candidate: Candidate, result: LaneResult) -> bool:
         """Whether it does not run, or is not right; the reason is noted."""
         score, objection = self.board[candidate], Objection(result.failure)
-        if result.ready is not None and not objection:
+        ready, budget = result.ready, self.board.budget
+        if ready is not None and not objection:
             lossy = candidate.is_lossy or not self.board.target.exact
-            objection = self.board.budget.objection(result.ready.comparisons, lossy, result.ready.task)
+            objection = budget.objection(ready.comparisons, lossy, ready.task)
             if objection:
-                score.broken = candidate.compared(result.ready)
+                score.broken = candidate.compared(ready)
             else:
-                ready, budget = result.ready, self.board.budget
-                objection = Objection(
-                    budget.batch_objection(ready.batch) or budget.unseen_objection(ready.unseen, lossy)
-                )
+                text = budget.batch_objection(ready.batch) or budget.unseen_objection(ready.unseen, lossy)
+                objection = Objection(text)
         if not objection and result.throughput is not None:
             objection = Objection(result.throughput.objection)
         if objection:
@@ -234,3 +236,68 @@ class Clock:
 
 def _models(items: Sequence[object]) -> str:
     return f"{len(items)} model{'s' if len(items) > 1 else ''}"
+
+
+def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = False) -> Effort:
+    """A quick look at some lanes in ``seconds``, opening them included; memory is known when a lane is open."""
+    seconds = max(LOOK_S, seconds - _OPENING_SHARE * time.lanes.lane_s * lanes)
+    effort = _look(time, seconds, one_sample=time.lanes.is_slow)
+    return replace(effort, least_rounds=LEAST_ROUNDS, most_rounds=LEAST_ROUNDS, drop=False) if memory_only else effort
+
+
+def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
+    """A few rounds on one sample for candidates that were compared already, within the budget or not.
+
+    Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
+    flight or of starts takes seconds for each model. With ``on_all_samples`` they are compared before; one that is not
+    right is not timed, and :attr:`board` says why. Returns those that run, in order; nothing is decided by it.
+    """
+    return _look(time, min(seconds, 2 * LOOK_S), one_sample=True)
+
+
+def _look(time: Deadline, seconds: float, *, one_sample: bool) -> Effort:
+    return Effort(
+        time.lanes.pace * seconds,
+        least_rounds=LEAST_ROUNDS if one_sample else ROUNDS // 2,
+        most_rounds=MOST_ROUNDS // 2,
+        width=2 * WIDTH,
+        gain_width=2 * _GAIN_WIDTH,
+        fresh=False,
+        most_samples=1 if one_sample else None,
+        whole_s=time.for_look,
+    )
+
+
+def final(time: Deadline, lanes: int) -> Effort:
+    """Fresh rounds for so many models that may be delivered."""
+    costs, effort = time.lanes, aside(time, lanes)
+    again_s = 0.0 if costs.is_long else costs.again_s
+    left_s = time.spare_s - costs.opened_s(lanes) - effort.seconds
+    return _deciding(effort, left_s - (again_s if left_s > again_s else 0.0))  # if there is time for one, it has all
+
+
+def again(time: Deadline, lanes: int) -> Effort:
+    """Fresh rounds in fresh processes, for what contends; they end when the run does."""
+    effort = aside(time, lanes)
+    return _deciding(replace(effort, whole_s=min(effort.whole_s, time.spare_s)), time.spare_s)
+
+
+def aside(time: Deadline, lanes: int) -> Effort:
+    """Fresh rounds on all samples, for what is beyond the budget too."""
+    costs, seconds = time.lanes, time.lanes.race_s
+    return Effort(
+        costs.pace * seconds,
+        least_rounds=min(ROUNDS, max(LEAST_ROUNDS, costs.rounds_in(seconds, lanes + 1))),
+        gain_width=_GAIN_WIDTH,
+        drop=lanes > 1,
+        open_timeout_s=time.timeout_s,
+        patience_s=costs.pace * seconds / 2,
+        fresh=costs.programs and (time.must or costs.opened_s(lanes) <= time.end_s),
+        most_samples=1 if costs.is_long else None,
+        whole_s=math.inf if time.must else time.end_s,
+    )
+
+
+def _deciding(effort: Effort, left_s: float) -> Effort:
+    """The same that may go on for an answer while so many seconds last; without an end, those of a short run."""
+    return replace(effort, decide_s=max(effort.seconds, left_s if math.isfinite(left_s) else LEAST_S))

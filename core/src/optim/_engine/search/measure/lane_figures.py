@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from optim._engine.goals.calls import Percentiles, Throughput, percentiles
 from optim._engine.search.state import LaneResult
-from optim.goal import Basis, Figure, GenerationTimes, Goal, Ratio
+from optim.goal import Basis, Figure, Goal, Ratio
 
 
 def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int]) -> Ratio | None:
@@ -21,28 +21,16 @@ def goal_ratio(own: Sequence[Figure], base: Sequence[Figure], kept: Sequence[int
 
 
 def sample_calls(calls: Sequence[Sequence[Sequence[float]]], kept: Sequence[int]) -> tuple[Percentiles, ...]:
-    """How long calls took, of each timed sample.
-
-    Args:
-        calls: seconds, by round, by sample.
-        kept: places of the rounds that count.
-    """
+    """How long calls took, of each timed sample; they are given in seconds, by round and sample."""
     rounds = [calls[r] for r in kept if r < len(calls)]
     samples = len(rounds[0]) if rounds else 0
     each = (percentiles(seconds for one in rounds for seconds in one[i]) for i in range(samples))
     return tuple(found for found in each if found is not None)
 
 
-def generation_of(figures: Sequence[Figure]) -> GenerationTimes | None:
-    """What the time of an answer is made of, over rounds; None where none was timed."""
-    found = [one.generation for one in figures if one.generation is not None]
-    return GenerationTimes.median(found) if found else None
-
-
-def throughput(figures: Sequence[Figure], kept: Sequence[int]) -> Throughput | None:
-    """What a model did, where its figures say how it was run."""
+def throughput(figures: Sequence[Figure], counted: Sequence[Figure]) -> Throughput | None:
+    """What a model did in the rounds that count, where its figures say how it was run."""
     served = next((figure.served for figure in figures if figure.served), None)
-    counted = [figures[r] for r in kept if r < len(figures)]
     calls = percentiles(seconds for figure in counted for seconds in figure.calls)
     if served is None or calls is None:
         return None
@@ -100,12 +88,7 @@ _MOST_MISSED = 0.05
 
 
 def paired_ratio(candidate: Sequence[float], base: Sequence[float] | float = 1.0) -> Ratio:
-    """Median of the ratios round by round, with :func:`median_interval`.
-
-    Args:
-        candidate: a time a round.
-        base: the times of the base in the same rounds; same unit, same length, at least one. 1: they are ratios.
-    """
+    """Median of the ratios round by round, with :func:`median_interval`; to a base of 1 they are ratios already."""
     ratios = np.asarray(candidate, float) / np.asarray(base, float)
     low, high = median_interval(ratios)
     return Ratio(float(np.median(ratios)), low, high, len(ratios))

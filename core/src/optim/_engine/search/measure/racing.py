@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from optim._engine.compare.place import Place
 from optim._engine.goals.known import release_of
@@ -14,9 +14,8 @@ from optim._engine.jobs import lane
 from optim._engine.jobs.lane import LONG_S, LaneClock
 from optim._engine.search.lane_costs import LEAST_ROUNDS
 from optim._engine.search.measure import race_job
-from optim._engine.search.measure.efforts import Effort
 from optim._engine.search.measure.lane_figures import as_base
-from optim._engine.search.measure.race_job import Admission
+from optim._engine.search.measure.race_job import Admission, Effort
 from optim._engine.search.state import Candidate, LaneResult, StepKey
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
@@ -50,32 +49,28 @@ class Wanted:
     """What is asked of a race.
 
     Attributes:
-        purpose: in a word; races of different purposes are never the same race.
         samples: to compare with the original on, before the race.
-        measure_task: whether the task metric is measured, on all its samples.
         gated: whether what is beyond the budget is not timed.
+        proves: whether it is one of the last races, whose figures of the original are reported.
         places: where the original itself is timed elsewhere, after the candidates.
         programs: clocks of other programs, each in a lane of its own, after the places.
         plain: whether calls alone are timed, whatever clock the goal has.
     """
 
-    purpose: str
     samples: tuple[int, ...] = ()
     measure_task: bool = False
     gated: bool = False
+    proves: bool = False
     places: tuple[Place, ...] = ()
     programs: tuple[LaneClock, ...] = ()
     plain: bool = False
 
 
-class Races:
-    """Races of one run: its candidates against its original.
+_NOTHING = Wanted()
 
-    Attributes:
-        prepared: samples of the original, and what running it takes.
-        say: tells whoever waits what is timed.
-        teller: tells them how the search stands.
-    """
+
+class Races:
+    """Races of one run: its candidates against its original."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -84,7 +79,7 @@ class Races:
         self._doubt: tuple[float, float] | None = None
 
     def race(
-        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted
+        self, candidates: Sequence[Candidate], effort: Effort, wanted: Wanted = _NOTHING
     ) -> tuple[LaneResult, list[LaneResult]]:
         """Times candidates against the original, after their outputs were compared.
 
@@ -92,24 +87,34 @@ class Races:
 
         Returns:
             What became of the original, and of every candidate and place, in order.
+
+        Raises:
+            TimingFailed: the original does not run any more; it names the plugin that runs it.
         """
-        bench = self._bench
+        bench, release = self._bench, release_of(self._bench.registry, self._bench.goal)
         of_goal = None if wanted.plain else bench.goal.clock(bench.settings.goal_request)
-        clock = LaneClock.of(bench.goal.name, of_goal, release_of(bench.registry, bench.goal)) if of_goal else None
+        clock = LaneClock.of(bench.goal.name, of_goal, release) if of_goal else None
         if clock is not None:
             effort = replace(effort, drop=False, gain_width=0.0)  # what is slow to run may be better by the goal
         original = self.original_for(candidates[0]) if candidates else bench.original
-        timed = self.prepared.timed[: effort.most_samples]
-        lanes = [replace(self._lane(one, wanted), timed=timed, clock=clock) for one in candidates]
-        of_base = Wanted("final" if wanted.purpose == "again" else wanted.purpose)  # the last race's base is reported
-        base = replace(self._lane(original, of_base), timed=timed, clock=clock)
+        given = {"timed": self.prepared.timed[: effort.most_samples], "clock": clock}
+        base = self._lane(original, Wanted(), **given, batched=wanted.proves and self._is_quick)
         bounded = bench.bounded(bench.baseline, LEAST_ROUNDS)  # one that hangs leaves the run time to say so
         base = replace(base, comparison=replace(base.comparison, place=bounded))
+        lanes = [self._lane(one, wanted, **given) for one in candidates]
         lanes += [replace(base, comparison=replace(base.comparison, place=place)) for place in wanted.places]
         lanes += [replace(base, clock=program) for program in wanted.programs]
         lossy = tuple(one.is_lossy or not bench.target.exact for one in candidates)
-        admit = Admission(bench.budget, lossy) if wanted.gated else None
-        first, others = self._race(base, lanes, effort, admit)
+        admit, beside = (
+            Admission(bench.budget, lossy) if wanted.gated else None,
+            self._fit_beside_others(1 + len(lanes)),
+        )
+        request = race_job.Request(base, tuple(lanes), effort, bench.settings.seed, admit, opens_beside=beside)
+        try:
+            answer = where_timed(bench, race_job, request, race_job.Answer)
+        except WorkerFailed as failed:
+            raise self.failed(failed.reason, failed.error) from failed
+        first, others = answer.base, list(answer.lanes)
         for found in (first, *others):
             if found.late:
                 bench.deadline.note(late_text(found.late))
@@ -124,20 +129,14 @@ class Races:
         return first, others
 
     def check(self, candidate: Candidate, *, batched: bool = True) -> LaneResult:
-        """Opens a model that is not timed, and compares it on every sample the gate uses.
-
-        Args:
-            candidate: the model.
-            batched: whether it is looked at how far answers move in a batch and with padding.
-        """
+        """Opens a model that is not timed, and compares it on every sample of the gate; ``batched``: in a batch too."""
         bench, samples = self._bench, self.prepared.compared
         key = bench.keys.found("check", candidate.digest, candidate.interfaces, samples, batched)
         known = bench.runner.known(key, LaneResult)
         if known is not None:
             return known
-        wanted = Wanted("final" if batched else "ahead", samples, measure_task=True)
-        request = replace(self._lane(candidate, wanted), timed=())
-        look = race_job.Request(request, (), None, 0, timeout_s=bench.settings.timeout_s)
+        wanted = Wanted(samples, measure_task=True, proves=batched)
+        look = race_job.Request(self._lane(candidate, wanted), (), None, 0, timeout_s=bench.settings.timeout_s)
         result = where_timed(bench, race_job, look, race_job.Answer, timed=False).base
         bench.runner.count += 1
         if not result.failure:
@@ -148,9 +147,6 @@ class Races:
         """Returns the original as it is timed against a candidate: with the step that changed its inputs and outputs.
 
         That step is applied once in a run.
-
-        Raises:
-            OptimError[recast-failed]: that step does not do for the original what it did for the candidate.
         """
         bench, recast = self._bench, candidate.recast
         if recast is None:
@@ -177,12 +173,7 @@ class Races:
         return max(2, int(self._room * _FREE_SHARE))
 
     def failed(self, reason: str, error: OptimError | None = None) -> TimingFailed:
-        """The error of an original that ran before and does not run any more.
-
-        Args:
-            reason: what became of it.
-            error: what was raised, where it was an error of its own.
-        """
+        """The error of an original that ran before and does not run any more; ``error``: what was raised, if it was."""
         found = error or OptimError(
             "original-failed",
             "the original model stopped running while it was timed",
@@ -191,22 +182,6 @@ class Races:
         )
         package = found.package or self._release
         return TimingFailed(found.reference, found.what, found.cause, found.fix, package, found.status)
-
-    def _race(
-        self, base: lane.Request, lanes: Sequence[lane.Request], effort: Effort, admit: Admission | None
-    ) -> tuple[LaneResult, list[LaneResult]]:
-        """A race; without the original there is none.
-
-        Raises:
-            TimingFailed: the original does not run any more; it names the plugin that runs it.
-        """
-        try:
-            seed, beside = self._bench.settings.seed, self._fit_beside_others(1 + len(lanes))
-            request = race_job.Request(base, tuple(lanes), effort, seed, admit, opens_beside=beside)
-            answer = where_timed(self._bench, race_job, request, race_job.Answer)
-            return answer.base, list(answer.lanes)
-        except WorkerFailed as failed:
-            raise self.failed(failed.reason, failed.error) from failed
 
     def _fit_beside_others(self, lanes: int) -> bool:
         """Whether half of the memory for lanes takes these: runs that begin together count the same memory as free."""
@@ -224,17 +199,23 @@ class Races:
             rooms.append(device_bytes / max(each + _CONTEXT_BYTES, self.prepared.device_bytes))
         return min(rooms)
 
-    def _lane(self, candidate: Candidate, wanted: Wanted) -> lane.Request:
+    def _lane(self, candidate: Candidate, wanted: Wanted, **changes: Any) -> lane.Request:
         held = self._bench.settings.max_batch_drift is not None and wanted.gated
-        quick = self.prepared.run_s <= LONG_S  # a batch takes ten runs of each lane
-        return lane.Request(
-            model=candidate.model,
-            comparison=self._bench.comparison(candidate),
-            compared=wanted.samples,
-            timed=self.prepared.timed,
+        looked_at = wanted.proves and bool(wanted.samples) and self._is_quick
+        request = lane.Request(
+            candidate.model,
+            self._bench.comparison(candidate),
+            wanted.samples,
+            timed=(),
             measure_task=wanted.measure_task,
-            batched=held or (wanted.purpose == "final" and quick),
+            batched=held or looked_at,
         )
+        return replace(request, **changes)
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether answers in a batch are looked at in the proof: that takes ten runs of each lane."""
+        return self.prepared.run_s <= LONG_S
 
     @property
     def _release(self) -> str:
@@ -258,12 +239,7 @@ def late_text(reason: str) -> str:
 def where_timed(bench: Workbench, module: ModuleType, request: object, kind: type[T], *, timed: bool = True) -> T:
     """What a race, or a profile, found, here or on a machine that has the targets; waiting for that is no search time.
 
-    Args:
-        bench: tells where.
-        module: what does it: it starts processes of its own, and takes its turn at the clock when it needs it.
-        request: what it is told.
-        kind: of the answer.
-        timed: whether a clock is needed for it.
+    The module starts processes of its own, and takes its turn at the clock when it needs it.
 
     Raises:
         WorkerFailed: it did not come back, or what all is timed against does not run.

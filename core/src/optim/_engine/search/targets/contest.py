@@ -1,8 +1,8 @@
-"""The search of one run on several targets: each has its first looks, and the one that promises most goes on.
+"""The search of one run on its targets: each has its first looks, and the one that promises most goes on.
 
-All of them are held against one baseline: the outputs of the original there are what is right, and the original there
-is in every race, so that ratios of one target compare with those of another. Each target has a beam and a board
-of its own: what makes one runtime fast says nothing of another.
+Most runs have one target. All targets are held against one baseline: the outputs of the original there are what is
+right, and the original there is in every race, so that ratios of one target compare with those of another. Each target
+has a beam and a board of its own: what makes one runtime fast says nothing of another.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from dataclasses import dataclass, field, replace
 
 from optim._engine.gate.drift import NO_DRIFT, Drift, worst_drift
 from optim._engine.plugins.chosen_targets import ChosenTargets
+from optim._engine.search.deadline import PROOF
 from optim._engine.search.explore.beam import Beam, NamedPassError
 from optim._engine.search.front import beats
-from optim._engine.search.measure.efforts import first_look
-from optim._engine.search.measure.racing import Races, Wanted
-from optim._engine.search.objective import Objective
+from optim._engine.search.measure.clock import first_look
+from optim._engine.search.measure.racing import Races
 from optim._engine.search.plan import Plan
-from optim._engine.search.state import Candidate, Measured
+from optim._engine.search.select.selection import Selection
+from optim._engine.search.state import ITSELF, Candidate, Measured
 from optim._engine.search.targets.entrants import Plans, TargetOutcome, TargetStatus, none_runs
 from optim._engine.search.taste import DIFFER, SAME
 from optim._engine.search.workbench import Workbench
 from optim.errors import OptimError
 
 _NOT_LOOKED_AT = "the run ended before a candidate on this target was timed"
-
 _NOT_TIMED = "the run ended before the original was timed on this target"
+_NO_BETTER = "no candidate is better than the baseline in the final timing"
 
 
 @dataclass
@@ -36,15 +37,12 @@ class Entrant:
     """A target on which the original runs, and what became of its search.
 
     Attributes:
-        bench: the run on this target.
-        plan: what is considered there.
         drift: of the original there to the baseline's outputs.
         objection: why that is more than rounding; candidates may hold all the same, within the budget.
-        beam: its search, of those that a contest began with.
+        beam: its search, and ``selection`` the end of that; of those that a contest began with.
         promise: the best ratio to hope for after first looks, also of what does not hold yet.
         ranking: what held, best first.
         reason: why it had no more time, or was not proven.
-        failed: whether it cannot take part.
     """
 
     bench: Workbench
@@ -52,6 +50,7 @@ class Entrant:
     drift: Drift = NO_DRIFT
     objection: str = ""
     beam: Beam = field(init=False)
+    selection: Selection = field(init=False)
     promise: float = math.inf
     ranking: list[Measured] = field(default_factory=list)
     reason: str = ""
@@ -62,17 +61,25 @@ class Entrant:
         """The name of its target."""
         return self.bench.target.name
 
-    def fail(self, reason: str) -> None:
-        """It cannot take part."""
-        self.failed, self.reason, self.ranking = True, reason, []
+    def decide(self, ranking: Sequence[Measured]) -> Measured | None:
+        """The candidate that is better than the original on the baseline in the proof; None if there is none."""
+        self.bench.say("deciding")
+        return self.selection.decide(ranking)
 
-    def leave(self) -> None:
-        """There is no time to look at more of it than the original there."""
-        self.beam.leave()
-        self.reason, self.ranking = _NOT_LOOKED_AT, [self.beam.start] if not self.objection else []
+    def figure(self, item: Measured) -> float:
+        """What is made small, of a model on this target."""
+        return self.beam.board.figure(item)
 
-    def row(self, *, delivered: bool) -> TargetOutcome:
+    @property
+    def best(self) -> float:
+        """The best figure of what held; infinite where nothing did, or a bound is broken."""
+        if not self.ranking or self.beam.board.objective.excess(self.ranking[0]):
+            return math.inf
+        return self.figure(self.ranking[0])
+
+    def row(self, delivered: Candidate | None) -> TargetOutcome:
         """The outcome on this target, for the report."""
+        is_delivered = delivered is not None and delivered.target == self.bench.original.target
         status = TargetStatus.FAILED if self.failed else TargetStatus.BEATEN
         start = self.beam.start
         right = [] if self.failed or self.objection else [start]
@@ -80,8 +87,8 @@ class Entrant:
         ratios = [item.ratio for item in (*right, *self.ranking, *proven) if item.ratio is not None]
         return TargetOutcome(
             self.name,
-            TargetStatus.DELIVERED if delivered else status,
-            self.objection if delivered else self.reason or self.objection,
+            TargetStatus.DELIVERED if is_delivered else status,
+            self.objection if is_delivered else self.reason or self.objection,
             self.bench.target,
             is_baseline=not self.bench.original.target,
             ratio=None if self.failed else start.ratio,
@@ -93,64 +100,88 @@ class Entrant:
         )
 
 
+Winner = tuple[Measured, Entrant]
+"""What is delivered, and the target that it is for."""
+
+
 class Contest:
-    """The search of one run on several targets.
+    """The search of one run."""
 
-    Args:
-        entrants: the run on each of them.
-    """
-
-    def __init__(self, entrants: Sequence[Entrant]) -> None:
-        bench = entrants[0].bench
-        self._objective = Objective(bench.goal, timed=True, bounds=bench.settings.bounds)
-        must = any(one.plan.forced() for one in entrants)
-        races = not self._objective.is_size
-        self._time = bench.deadline.of_search(bench.prepared, bench.settings.timeout_s, races=races, must=must)
-        self.entrants = entrants
+    def __init__(self, base: Workbench, entrants: Sequence[Entrant]) -> None:
+        self.base, self.entrants = base, entrants
         for one in entrants:
             one.beam = Beam(one.bench, one.plan)
+            one.selection = one.beam.selection()
 
-    def time_originals(self) -> None:
+    def winner(self) -> Winner | None:
+        """Search on all targets; the best of what is proven to be better than the original on the baseline.
+
+        Raises:
+            TimingFailed: the baseline cannot be timed.
+        """
+        self._time_originals()
+        first, best = self.entrants[0], None
+        objective, original = first.beam.board.objective, Measured(self.base.original, ITSELF)
+        if objective.is_accuracy and not objective.objection(original) and not first.plan.forced():
+            return None  # nothing is more accurate
+        if (recalled := self._recalled()) is not None:
+            one, items = recalled
+            item = one.decide(items)
+            best = (item, one) if item is not None else None
+            if one.beam.recall.stands(item):
+                self._end_with(one)
+                return best
+        self._search()
+        for one in self._order():
+            if best is not None and not _may_beat(one, *best):
+                continue
+            if (item := one.decide(one.ranking)) is None:
+                one.reason = _NO_BETTER
+            elif best is None or _is_better((item, one), best):
+                best = item, one
+        return best
+
+    def _time_originals(self) -> None:
         """Time the original on each beside the baseline, in a few rounds; on the baseline its ratio is 1."""
         for one in self.entrants:
             if not one.bench.original.target:
                 continue
             one.bench.say("timing the original against the baseline")
             effort = first_look(one.beam.time)
-            base, (result,) = Races(one.bench).race([one.bench.original], effort, Wanted("original on a target"))
+            base, (result,) = Races(one.bench).race([one.bench.original], effort)
             if result.ratio is None:
-                one.fail(result.failure or _NOT_TIMED)
+                one.failed, one.reason = True, result.failure or _NOT_TIMED
                 continue
             one.beam.board.objective.base = base
             one.beam.start = replace(one.beam.start, lane=result)
             if not one.objection:
                 one.beam.board.explored([one.beam.start])
 
-    def recalled(self) -> tuple[Entrant, list[Measured]] | None:
+    def _recalled(self) -> tuple[Entrant, list[Measured]] | None:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
-        names, there = [one.name for one in self.entrants], [one for one in self.entrants if not one.failed]
-        found = [(one, items) for one in there if (items := one.beam.recalled(names))]
-        return min(found, key=lambda pair: pair[0].beam.board.figure(pair[1][0]), default=None)
+        names = [one.name for one in self.entrants] if self._competes else []
+        found = [(one, items) for one in self.entrants if not one.failed and (items := one.beam.recalled(names))]
+        return min(found, key=lambda pair: pair[0].figure(pair[1][0]), default=None)
 
-    def end_with(self, winner: Entrant) -> None:
+    def _end_with(self, winner: Entrant) -> None:
         """Have the other targets say that they were not searched, because what won before on this one won again."""
         for one in self.entrants:
             if one is not winner and not one.failed:
                 one.beam.recall.skip(winner.beam.recall.why)
                 one.reason = f"not searched: {winner.beam.recall.why}"
 
-    def run(self) -> None:
-        """Have all look, after :meth:`time_originals`, then search the one that promises most."""
+    def _search(self) -> None:
+        """Have all look, then search the one that promises most."""
         looking = [one for one in self.entrants if not one.failed]
         looking.sort(key=lambda one: one.beam.start.ratio or 1.0)  # where time is short the last may have none
-        share_s = self._time.to_explore / max(1, len(looking))
+        share_s = max((one.beam.time.before(PROOF) for one in looking), default=0.0) / max(1, len(looking))
         best = min((one.beam.start.ratio or 1.0 for one in looking), default=1.0)
         for one in looking:
             if best < 1 and one.beam.time.is_up and not one.plan.forced():
-                one.leave()
+                one.beam.leave()  # there is no time to look at more of it than the original there
+                one.reason, one.ranking = _NOT_LOOKED_AT, [one.beam.start] if not one.objection else []
                 continue
-            one.beam.time.explore(share_s)
-            with self._on(one):
+            with self._on(one, share_s):
                 one.promise = one.beam.look()
             best = min(best, one.promise)
         going = sorted((one for one in looking if not one.failed and not one.reason), key=lambda one: one.promise)
@@ -160,85 +191,94 @@ class Contest:
                 one.reason = (
                     f"after its first candidates optim expected {one.promise:.2f} at best, so {leader.name} went on"
                 )
-                one.ranking = self._held(one, one.beam.board.held())
+                one.ranking = _right(one, one.beam.board.held())
                 continue
-            one.beam.time.explore(self._time.to_explore)
-            with self._on(one):
-                one.ranking = self._held(one, one.beam.search())
+            with self._on(one, one.beam.time.before(PROOF)):
+                one.ranking = _right(one, one.beam.search())
             leader = one if one.ranking else None  # where nothing held, the next one goes on
 
-    def rows(self, delivered: Candidate | None, base: Workbench) -> list[TargetOutcome]:
-        """What became of each, and of the baseline where that was not among them."""
-        target = delivered.target if delivered is not None else None
-        rows = [one.row(delivered=one.bench.original.target == target) for one in self.entrants]
-        if not any(row.is_baseline for row in rows):
-            status = TargetStatus.DELIVERED if target == "" else TargetStatus.BEATEN
-            about = "it is only the baseline"
-            row = TargetOutcome(base.target.name, status, about, base.target, is_baseline=True)
-            libraries, needed = base.prepared.versions, base.prepared.requirements
-            rows.append(replace(row, ratio=1.0, interval=(1.0, 1.0), versions=libraries, requirements=needed))
-        return rows
-
-    def bench_of(self, delivered: Candidate | None, base: Workbench) -> Workbench:
-        """The run on the target that a candidate is for; ``base`` where nothing is delivered."""
-        target = delivered.target if delivered is not None else ""
-        return next((one.bench for one in self.entrants if one.bench.original.target == target), base)
-
-    @property
-    def order(self) -> list[Entrant]:
-        """Those of which something held, the best first."""
-        return sorted((one for one in self.entrants if one.ranking), key=self._best)
-
-    def may_beat(self, one: Entrant, winner: Measured, of: Entrant) -> bool:
-        """Whether the best of a target may be better than what was proven on another; else the reason is noted."""
-        best, proven = self._best(one), of.beam.board.figure(winner)
-        if best <= DIFFER * proven:
-            return True
-        if self._objective.is_latency:
-            one.reason = one.reason or f"{best:.2f} at best in the search; {of.name} has {proven:.2f}"
-        return False
-
-    def is_better(self, one: tuple[Measured, Entrant], other: tuple[Measured, Entrant]) -> bool:
-        """Whether a result is better than that of another target: by the goal, else by what the report compares."""
-        figure, others = (of.beam.board.figure(item) for item, of in (one, other))
-        if abs(figure - others) > SAME * others:
-            return figure < others
-        return beats(one[0], other[0])
-
-    def _best(self, one: Entrant) -> float:
-        """The best figure of what held on a target; infinite where nothing did, or a bound is broken."""
-        best = next(iter(one.ranking), None)
-        if best is None or one.beam.board.objective.excess(best):
-            return math.inf
-        return one.beam.board.figure(best)
-
     @contextmanager
-    def _on(self, one: Entrant) -> Iterator[None]:
-        """Has a target of which a named pass does not hold fail alone."""
-        one.bench.teller.on_target(one.name)
+    def _on(self, one: Entrant, seconds: float) -> Iterator[None]:
+        """Give a target of several its seconds; have one of which a named pass does not hold fail alone."""
+        if self._competes:
+            one.bench.teller.on_target(one.name)
+            one.beam.time.explore(max(0.0, seconds))
         try:
             yield
         except NamedPassError as failed:
-            one.fail(f"{failed.what}: {failed.cause}")
+            one.failed, one.reason, one.ranking = True, f"{failed.what}: {failed.cause}", []
 
-    def _held(self, one: Entrant, items: Sequence[Measured]) -> list[Measured]:
-        """What may be delivered, best first: the original there only where it is right."""
-        found = [item for item in items if item.candidate.steps or not one.objection]
-        return one.beam.board.ranked(found)
+    @property
+    def _competes(self) -> bool:
+        """Whether more than the baseline was asked for."""
+        return len(self.entrants) > 1 or self.entrants[0].bench is not self.base
+
+    def _order(self) -> list[Entrant]:
+        """Those of which something held, the best first."""
+        return sorted((one for one in self.entrants if one.ranking), key=lambda one: one.best)
+
+    @property
+    def undecided(self) -> str:
+        """What is open after the proof on the target that promised most; empty if nothing is."""
+        return next(filter(None, (one.selection.undecided for one in self._order())), "")
+
+    @property
+    def nearest(self) -> Entrant | None:
+        """The target of which a verdict speaks that found nothing better; None if all of them failed."""
+        left = sorted((one for one in self.entrants if not one.failed), key=lambda one: one.promise)
+        return next((one for one in left if one.beam.board.beyond(1)), left[0] if left else None)
+
+    def rows(self, delivered: Candidate | None) -> list[TargetOutcome]:
+        """What became of each, and of the baseline where that was not among them."""
+        rows = [one.row(delivered) for one in self.entrants]
+        if not any(row.is_baseline for row in rows):
+            target, prepared = self.base.target, self.base.prepared
+            is_delivered = delivered is not None and not delivered.target
+            row = TargetOutcome(
+                target.name,
+                TargetStatus.DELIVERED if is_delivered else TargetStatus.BEATEN,
+                "it is only the baseline",
+                target,
+                is_baseline=True,
+                ratio=1.0,
+                interval=(1.0, 1.0),
+                versions=prepared.versions,
+                requirements=prepared.requirements,
+            )
+            rows.append(row)
+        return rows
+
+    def bench_of(self, delivered: Candidate | None) -> Workbench:
+        """The run on the target that a candidate is for; on the baseline where nothing is delivered."""
+        target = delivered.target if delivered is not None else ""
+        return next((one.bench for one in self.entrants if one.bench.original.target == target), self.base)
+
+
+def _may_beat(one: Entrant, winner: Measured, of: Entrant) -> bool:
+    """Whether the best of a target may be better than what was proven; else the reason is noted."""
+    proven = of.figure(winner)
+    if one is of or one.best <= DIFFER * proven:
+        return True
+    if one.beam.board.objective.is_latency:
+        one.reason = one.reason or f"{one.best:.2f} at best in the search; {of.name} has {proven:.2f}"
+    return False
+
+
+def _is_better(one: Winner, other: Winner) -> bool:
+    """Whether a result is better than that of another target: by the goal, else by what the report compares."""
+    figure, others = (of.figure(item) for item, of in (one, other))
+    if abs(figure - others) > SAME * others:
+        return figure < others
+    return beats(one[0], other[0])
+
+
+def _right(one: Entrant, items: Sequence[Measured]) -> list[Measured]:
+    """What may be delivered, best first: the original there only where it is right."""
+    return one.beam.board.ranked([item for item in items if item.candidate.steps or not one.objection])
 
 
 def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str, OptimError]) -> list[Entrant]:
-    """The targets on which the original runs; others are noted in ``failed``.
-
-    Args:
-        base: prepared, on the baseline.
-        chosen: the targets.
-        plans: what is considered on each.
-        failed: why those that were tried before do not run it.
-
-    Raises:
-        OptimError[no-target-runs]: none of them runs it.
-    """
+    """The targets on which the original runs; ``failed`` takes why others do not, and knows those tried before."""
     budget = base.settings.budget(base.prepared.tolerance)
     found = []
     for target in chosen.targets:
@@ -258,5 +298,6 @@ def enter(base: Workbench, chosen: ChosenTargets, plans: Plans, failed: dict[str
         found.append(Entrant(bench, plan, worst_drift(answer.comparisons), objection))
     if not found:
         raise none_runs(failed, chosen)
-    base.speak_for(base.target.name)
+    if chosen.compete:
+        base.speak_for(base.target.name)
     return found

@@ -29,8 +29,6 @@ class TargetOutcome:
     """One target of several: a row of the report.
 
     Attributes:
-        name: as the user wrote it.
-        status: in a word.
         reason: in a sentence, where there is more to say than the figures do.
         target: None where it is not here.
         is_baseline: whether it is what all ratios are to.
@@ -61,9 +59,6 @@ class Plans:
     Attributes:
         by_target: plans by the name of the target.
         refused: why others cannot do what the user asked for, by name.
-
-    Raises:
-        OptimError: none of them can; the first says why.
     """
 
     def __init__(self, settings: RunSettings, registry: Registry, chosen: ChosenTargets) -> None:
