@@ -321,8 +321,8 @@ class AgendaBeam(Beam):
         return found
 
     def _option(self, place: int, planned: Planned, proposal: Proposal, step: Step) -> Option:
-        if proposal.kernels:
-            self._expander.expect(step, proposal)
+        if proposal.kernels and (at_best := self._expander.kernels.gain(proposal.kernels)) is not None:
+            self._promises.expect(step, at_best)
         seen = self._gains.get(step.key)
         is_known = any(name == step.pass_name for name, _ in self._promises._gained)
         gain = fmean(seen) if seen else self._promises.gain(step)
@@ -372,7 +372,7 @@ class AgendaBeam(Beam):
 
     def _ask(self, node: Node) -> None:
         began, later = self.time.now(), [(place, one) for place, one in self._order if place > node.place]
-        asked = self._asker.ask(node.candidate, [planned.offered for _, planned in later])
+        asked = self._asker.ask(node.candidate, [planned for _, planned in later])
         found = self._offers[node.candidate.digest] = []
         for place, planned in later:
             answer = asked[planned.name]

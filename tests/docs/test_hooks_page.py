@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from optim import Target
-from optim._engine.plugins.contract import new_manager, register
+from optim._engine.plugins.discovery import new_manager, register
 from optim._engine.plugins.plugin import PluginInfo
 from optim._engine.plugins.registry import Registry
 from optim.hooks import HOOK_API, OptimHooks
@@ -150,7 +150,7 @@ def test_there_is_a_test_for_each_hook() -> None:
 @pytest.mark.parametrize("hook", HOOKS)
 def test_the_core_takes_what_the_example_offers(every, hook) -> None:
     assert asked(every, hook) == OFFERED[hook]
-    assert every.problems == ()
+    assert every.problems == []
 
 
 def test_the_core_asks_a_hook_of_each_stage_and_kind() -> None:

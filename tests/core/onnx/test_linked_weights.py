@@ -22,6 +22,7 @@ from optim.onnx.files import (
     discard_measured,
     is_whole,
     read_ir,
+    read_like,
     save_for_measuring,
     save_in_store,
 )
@@ -162,3 +163,9 @@ def test_weights_on_another_drive_than_the_cache_are_refused_with_the_way_out(mo
         open_session(model.path, model.session)
     assert caught.value.reference == "weights-on-another-drive"
     assert "OPTIM_CACHE_DIR" in caught.value.fix
+
+
+def test_it_stays_linked_when_a_library_wrote_the_graph_with_all_weights(model: Model, tmp_path: Path) -> None:
+    deliver_model(model, tmp_path / "library")
+    adopted = read_like(tmp_path / "library" / "model.onnx", model)
+    assert is_linked(adopted.graph.initializers["weights"].const_value)

@@ -6,7 +6,7 @@ import json
 
 import sample_outcome as sample
 
-from optim._engine.plugins.contract import new_manager
+from optim._engine.plugins.discovery import new_manager
 from optim._engine.plugins.registry import Registry, load_registry
 from optim._engine.runs.folder import report_page
 from optim._engine.runs.publish import write_run

@@ -40,28 +40,20 @@ if TYPE_CHECKING:
     from optim.arrays import Array, Feeds, Outputs
 
 
-KEY = "optim.past"
+PAST = "optim.past"
 """Of the metadata."""
-BUFFER = "buffer"
+_BUFFER = "buffer"
 """Past and present may be one buffer."""
 
 
 def name_shared_past(graph: onnx_ir.Model) -> None:
     """Writes into the metadata of a graph that its past and present may be one buffer."""
-    graph.metadata_props[KEY] = BUFFER
-
-
-def keep_shared_past(graph: onnx_ir.Model, predecessor: Path) -> None:
-    """Say of a graph that a library wrote what its predecessor said: a library may have dropped the metadata."""
-    if file_shares_past(predecessor):
-        name_shared_past(graph)
-    else:
-        graph.metadata_props.pop(KEY, None)
+    graph.metadata_props[PAST] = _BUFFER
 
 
 def shares_past(metadata: Mapping[str, str]) -> bool:
     """Whether metadata say that past and present may be one buffer."""
-    return metadata.get(KEY) == BUFFER
+    return metadata.get(PAST) == _BUFFER
 
 
 def file_shares_past(path: Path) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optim._engine.cli.runtimes import on_runtimes as on_runtimes
-    from optim._engine.cli.runtimes import runtime_option as runtime_option
+    from optim._engine.cli.request import on_runtimes as on_runtimes
+    from optim._engine.cli.request import runtime_option as runtime_option
     from optim._engine.plugins.registry import load_registry as load_registry
     from optim._engine.reports.answers import GridBenchmark as GridBenchmark
     from optim._engine.reports.renderer import RENDERER as RENDERER

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from optim._engine.store import cache_key as cache_key
     from optim.decoders.conventions import file_shares_past as file_shares_past
     from optim.decoders.conventions import why_not_taken as why_not_taken
-    from optim.jobs.wire import to_wire as to_wire
     from optim.layout.placing import CARRIED as CARRIED
     from optim.onnx.external_data import link as link
     from optim.onnx.files import EXTERNAL_FROM_BYTES as EXTERNAL_FROM_BYTES

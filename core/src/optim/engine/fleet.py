@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from optim._engine.search.turns import Turns as Turns
     from optim._engine.standing import let_stand as let_stand
     from optim._engine.store import Store as Store
-    from optim.cli_kit.output import printable as printable
     from optim.jobs.doing import PluginCall as PluginCall
     from optim.jobs.process import WorkerProcess as WorkerProcess
     from optim.jobs.process import kill_all as kill_all

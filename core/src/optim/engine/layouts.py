@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from optim._engine.runs.session_file import MODEL_FILE as MODEL_FILE
     from optim._engine.runs.session_trust import read_session_file as read_session_file
     from optim._engine.sources.export_file import read_export_file as read_export_file
-    from optim.errors import disk_error as disk_error
     from optim.onnx.digests import operations_digest as operations_digest
 else:
     from optim._engine.handed_on import hand_on

@@ -63,7 +63,7 @@ def run_isolated(
     folder = workers_folder() / isolation.plugin
     folder.mkdir(exist_ok=True)
     calls = calls or {}
-    with FileLock(folder / "busy"), _Conversation(isolation, folder) as talk:
+    with FileLock(folder / "busy"), contextlib.closing(_Conversation(isolation, folder)) as talk:
         talk.deadline = time.monotonic() + timeout_s
         talk.say({"job": job, "request": request})
         while "result" not in (message := talk.hear()):
@@ -90,10 +90,8 @@ class _Conversation:
         self._process = 0
         self._talk = self._greeted() or self._started()
 
-    def __enter__(self) -> _Conversation:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Leave the worker to the next job."""
         self._talk.close()
 
     def say(self, message: dict[str, Any]) -> None:

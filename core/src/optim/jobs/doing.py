@@ -49,12 +49,12 @@ class PluginCall:
     limit: Limit = NO_LIMIT
 
 
+@dataclass
 class _Told:
     """Where a worker says it, and what it said last of plugins."""
 
-    def __init__(self) -> None:
-        self.tell: Callable[[Mapping[str, Any]], None] | None = None
-        self.call: PluginCall | None = None
+    tell: Callable[[Mapping[str, Any]], None] | None = None
+    call: PluginCall | None = None
 
     def say(self, message: Mapping[str, Any]) -> None:
         if self.tell is not None:

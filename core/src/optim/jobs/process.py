@@ -172,7 +172,8 @@ class WorkerProcess:
             if "doing" in message:
                 self._doing = message["doing"]
             elif "calling" in message:
-                self._call = _call_of(message["calling"])
+                told = message["calling"]
+                self._call = PluginCall(**{**told, "limit": Limit(**told["limit"])}) if told else None
             else:
                 break
         self.peak_memory_bytes = max(self.peak_memory_bytes, message.get("peak_memory_bytes", 0))
@@ -237,15 +238,14 @@ class WorkerProcess:
         if code < 0:
             with contextlib.suppress(ValueError):
                 what = signal.Signals(-code).name
-        tail = self._stderr_tail()
-        hint = tail.strip().splitlines()[-1][:200] if tail.strip() else ""
+        last = [line[:200] for line in self._stderr_tail().strip().splitlines()[-1:]]
         left = _with_it(end_marked(self._mark))
         if what == "SIGALRM" and self._call and (limit := self._call.limit).seconds is not None:
             late = f"took longer than {limit.seconds:.3g} s, {limit.why}{self._on()}{self._in()}"
             return self._failed(late, "limit")
         starved = what == "SIGKILL" and ended_for_memory() > self._ended_before
         want = f", for lack of memory (there are {usable_memory_bytes() / 1e9:.2g} GB)" if starved else ""
-        reason = f"its process ended with {what}{self._on()}{left}{want}{self._in()}" + (f": {hint}" if hint else "")
+        reason = ": ".join([f"its process ended with {what}{self._on()}{left}{want}{self._in()}", *last])
         return self._failed(reason, "starved" if starved else "crashed")
 
     def _stderr_tail(self) -> str:
@@ -282,10 +282,6 @@ def run_job(
     with WorkerProcess(job, request) as worker:
         result = worker.result(timeout_s, on_event)
         return result, worker.peak_memory_bytes
-
-
-def _call_of(told: dict[str, Any] | None) -> PluginCall | None:
-    return PluginCall(**{**told, "limit": Limit(**told["limit"])}) if told else None
 
 
 def _with_it(ended: list[str]) -> str:

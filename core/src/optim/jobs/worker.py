@@ -94,10 +94,8 @@ def foreign_first(error: BaseException) -> str:
     for one in reversed(_chain(error)):
         frames = [frame for frame in traceback.extract_tb(one.__traceback__) if _is_foreign(frame.filename)]
         if frames:
-            last = "".join(traceback.format_exception_only(one))
-            return (
-                f"In the plugin (the whole traceback follows):\n{''.join(traceback.format_list(frames))}{last}\n{whole}"
-            )
+            own = "".join([*traceback.format_list(frames), *traceback.format_exception_only(one)])
+            return f"In the plugin (the whole traceback follows):\n{own}\n{whole}"
     return whole
 
 
@@ -111,14 +109,11 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _is_foreign(file: str) -> bool:
-    if file.startswith("<"):
-        return False
     path = Path(file).resolve()
-    packages = path.parts
-    if "site-packages" in packages:
-        name = packages[packages.index("site-packages") + 1]
-        return name not in _CARRIERS and not path.is_relative_to(_OPTIM)
-    return not path.is_relative_to(_OPTIM) and not path.is_relative_to(_PYTHON)
+    if file.startswith("<") or path.is_relative_to(_OPTIM):
+        return False
+    _, installed, package = path.as_posix().partition("/site-packages/")
+    return package.partition("/")[0] not in _CARRIERS if installed else not path.is_relative_to(_PYTHON)
 
 
 _OPTIM = Path(optim.__file__).resolve().parent

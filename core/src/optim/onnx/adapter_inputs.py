@@ -87,22 +87,17 @@ def lost_adapter_inputs(before: Sequence[AdapterInput], after: Sequence[AdapterI
         name, now = one.info.name, found.get(one.info.name)
         if now is None:
             return f"adapter input '{name}' is gone: what it would be fed had no effect"
-        if _same_rank(now.info, one.info) != one.info or replace(now, info=one.info) != one:
+        if _unnamed(now) != _unnamed(one):
             return f"adapter input '{name}' changed from {_text(one.info)} to {_text(now.info)}"
         if not one.required and name in without_default:
             return f"adapter input '{name}' lost its default: the model does not run without an adapter any more"
     return ""
 
 
-def _same_rank(now: TensorInfo, before: TensorInfo) -> TensorInfo:
-    """An input with the names of dimensions that it had before, which say nothing but that a size is free."""
-    if now.shape is None or before.shape is None or len(now.shape) != len(before.shape):
-        return now
-    sizes = [
-        old if not isinstance(new, int) and not isinstance(old, int) else new
-        for new, old in zip(now.shape, before.shape, strict=True)
-    ]
-    return replace(now, shape=tuple(sizes))
+def _unnamed(one: AdapterInput) -> AdapterInput:
+    """An input without the names of its dimensions, which say nothing but that a size is free."""
+    sizes = one.info.shape and tuple(size if isinstance(size, int) else None for size in one.info.shape)
+    return replace(one, info=replace(one.info, shape=sizes))
 
 
 def _text(info: TensorInfo) -> str:

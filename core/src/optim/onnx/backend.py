@@ -117,15 +117,10 @@ class OnnxRuntimeBackend(Backend):
         from optim.onnx.sessions import open_session
         from optim.providers.memory import mapped_config
 
-        mapped = mapped_config(model.path, target)
-        said = {name: text for name, text in model.session.session_config.items() if name in mapped}
-        session = open_session(
-            model.path,
-            model.session,
-            target,
-            extra_config={**HARNESS, **mapped, **said},
-            libraries=operator_libraries(model.opset),
-        )
+        own = model.session.session_config
+        mapped = {key: text for key, text in mapped_config(model.path, target).items() if key not in own}
+        extra, libraries = {**HARNESS, **mapped}, operator_libraries(model.opset)
+        session = open_session(model.path, model.session, target, extra_config=extra, libraries=libraries)
         return OnnxRuntimeSession(session, target.provider, recorded=target.shapes_on_cpu)
 
     def limits(self) -> BackendLimits:
@@ -157,14 +152,10 @@ class OnnxRuntimeBackend(Backend):
         except (OptimError, OSError):
             return ""
         options = {name: value for name, value in model.session.session_options.items() if name != _LEVEL}
-        others = [
-            dict(model.session.session_config),
-            {name: dict(one) for name, one in model.session.provider_options.items()},
-        ]
-        rest = json.dumps([options, *others], sort_keys=True)
-        return (
-            f"{operations_digest(written)}-{_count_denormals(model.path)}:{hashlib.sha256(rest.encode()).hexdigest()}"
-        )
+        of_providers = {name: dict(one) for name, one in model.session.provider_options.items()}
+        rest = json.dumps([options, dict(model.session.session_config), of_providers], sort_keys=True)
+        denormals, others = _count_denormals(model.path), hashlib.sha256(rest.encode()).hexdigest()
+        return f"{operations_digest(written)}-{denormals}:{others}"
 
     def versions(self) -> Mapping[str, str]:
         """Returns the version of the installed build of onnxruntime. Imports only a build that pip does not know."""

@@ -18,22 +18,15 @@ from optim.onnx.external_data import external_files
 _STORED = re.compile(r"[0-9a-f]{64}")
 
 
-def graph_digest(path: Path) -> str:
-    """Sha256 of a graph and the data files it refers to, hex.
+def model_digest(path: Path, session: SessionConfig) -> str:
+    """Sha256 of a graph, of the data files it refers to, and of its session settings where there are any, hex.
 
     A graph in the store is called by its digest, and refers to data files called by theirs, so nothing is read.
     """
-    if _STORED.fullmatch(path.stem):
-        return path.stem
-    digest = hashlib.sha256(file_digest(path).encode())
-    for location in external_files(path):
-        digest.update(file_digest(path.parent / location).encode())
-    return digest.hexdigest()
-
-
-def model_digest(path: Path, session: SessionConfig) -> str:
-    """Digest of a graph together with its session settings; the graph's own where there are no settings."""
-    digest = graph_digest(path)
+    digest = path.stem
+    if not _STORED.fullmatch(digest):
+        files = [path, *(path.parent / location for location in external_files(path))]
+        digest = hashlib.sha256("".join(map(file_digest, files)).encode()).hexdigest()
     if session == SessionConfig():
         return digest
     return hashlib.sha256(f"{digest}{json.dumps(asdict(session), sort_keys=True)}".encode()).hexdigest()

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 from onnx_ir import TensorProtocol
 
-from optim.decoders.conventions import keep_shared_past
+from optim.decoders.conventions import PAST, name_shared_past, shares_past
 from optim.model import Model, SessionConfig, TensorInfo
 from optim.onnx.adapter_inputs import SUPPLIED, adapter_inputs_of, leave_to_sessions, name_adapter_inputs
 from optim.onnx.context_files import ARTEFACT, ATTACHMENT, context_files, deliver_contexts, name_files, named_files
@@ -140,20 +140,19 @@ def read_like(path: Path, like: Model, artefacts: Mapping[str, Path | str] | Non
     inputs and a past in one buffer are said anew: a library may have dropped what is said of them.
     """
     graph = read_ir(path)
-    for entry in onnx.load(like.path, load_external_data=False).metadata_props:
-        if not entry.key.startswith("optim."):  # such as the characters that a reader of texts knows
-            graph.metadata_props.setdefault(entry.key, entry.value)
+    said = {entry.key: entry.value for entry in onnx.load(like.path, load_external_data=False).metadata_props}
+    for key, text in said.items():
+        if not key.startswith("optim."):  # such as the characters that a reader of texts knows
+            graph.metadata_props.setdefault(key, text)
     name_files(graph, ARTEFACT, artefacts or {})
     name_files(graph, ATTACHMENT, named_files(like.path, ATTACHMENT))
     name_adapter_inputs(graph, like.adapters)
-    keep_shared_past(graph, like.path)
+    graph.metadata_props.pop(PAST, None)
+    if shares_past(said):
+        name_shared_past(graph)
     known = {bytes_key(tensor): tensor for _, tensor in _large_tensors(like.ir())}
     for value, tensor in _large_tensors(graph):
-        same = known.get(bytes_key(tensor))
-        if isinstance(same, ir.ExternalTensor):
-            value.const_value = placed(tensor, Path(same.path), same.offset, same.length)
-        elif same is not None:
-            value.const_value = same
+        value.const_value = known.get(bytes_key(tensor), tensor)
     return graph
 
 

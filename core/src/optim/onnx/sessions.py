@@ -36,7 +36,6 @@ other processors, nor at the optimization levels ``ORT_DISABLE_ALL`` and ``ORT_E
 
 _SILENT = 4
 _ASKED_DOMAINS = (
-    "",
     "ai.onnx.ml",
     "ai.onnx.training",
     "ai.onnx.preview.training",
@@ -46,7 +45,7 @@ _ASKED_DOMAINS = (
     "com.ms.internal.nhwc",
 )
 _OLD_IR, _OLD_OPSET = 8, 17
-_VERSIONS, _FAR_TOO_NEW = range(1, 128), 9999
+_FAR_TOO_NEW = 200
 
 
 def session_options(settings: SessionConfig) -> ort.SessionOptions:
@@ -247,14 +246,15 @@ def measure_limits(opens: Callable[[bytes], bool]) -> BackendLimits:
     def accepts(domain: str, version: int) -> bool:
         return opens(_probe(_OLD_IR, {domain: version}))
 
-    newest_ir = _newest(lambda version: opens(_probe(version, {})))
+    newest_ir = _newest(lambda version: opens(_probe(version, {})), _OLD_IR)
+    opset = {"": _newest(partial(accepts, ""), _OLD_OPSET)}
     known = [domain for domain in _ASKED_DOMAINS if not accepts(domain, _FAR_TOO_NEW)]
-    return BackendLimits(newest_ir, {domain: _newest(partial(accepts, domain)) for domain in known})
+    return BackendLimits(newest_ir, {**opset, **{domain: _newest(partial(accepts, domain), 0) for domain in known}})
 
 
-def _newest(accepted: Callable[[int], bool]) -> int:
-    """The newest version that is accepted, as all older ones are; 0 where none is."""
-    return bisect_left(_VERSIONS, True, key=lambda version: not accepted(version))
+def _newest(accepted: Callable[[int], bool], old: int) -> int:
+    """The newest version that is accepted: this old one, or one behind it, up to which all are."""
+    return old + bisect_left(range(old + 1, _FAR_TOO_NEW), True, key=lambda version: not accepted(version))
 
 
 def _probe(ir_version: int, opsets: Mapping[str, int]) -> bytes:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.cli_kit import echo
-from optim.engine.fleet import figure_text, printable, ratio_text
+from optim.cli_kit import echo, printable
+from optim.engine.fleet import figure_text, ratio_text
 from optim_fleet.batch.index import IndexRow
 
 if TYPE_CHECKING:

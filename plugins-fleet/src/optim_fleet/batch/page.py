@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.engine.fleet import figure_text, printable, ratio_text
+from optim.cli_kit import printable
+from optim.engine.fleet import figure_text, ratio_text
 from optim_fleet.batch.index import Index, PointRow
 
 if TYPE_CHECKING:

@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from optim import ExportedFolder
-from optim.engine.export import (
-    ExportConditions,
-    ExportedComponent,
-    ExportedGraph,
-    needs_export,
-    require_max_drift,
-    to_wire,
-)
+from optim.engine.export import ExportConditions, ExportedComponent, ExportedGraph, needs_export, require_max_drift
 from optim.errors import OptimError
+from optim.jobs import to_wire
 from optim.source import SourceRequest
 from optim_plugins.export import result_job
 from optim_plugins.export.folder import write_export

@@ -34,7 +34,7 @@ def asked(clock):
     """What comes of asking passes that take so many seconds each, and the questions that were begun."""
 
     def ask(takes, *, time, named=(), after=(), settings=False, plugins=None):
-        begun, over_models = [], SimpleNamespace(session_only=settings)
+        begun = []
 
         def follow(job, request, on_event, *, silence_s):
             for asked in request.passes:
@@ -52,7 +52,7 @@ def asked(clock):
             runner=runner,
             restore=lambda candidate: False,
             aim="latency",
-            target=SimpleNamespace(requires=()),
+            target=None,
             store=SimpleNamespace(models=None),
             reference=SimpleNamespace(feeds=None),
             keys=SimpleNamespace(offers=lambda candidate, asked: {one.name: one.name for one, _, _ in asked}),
@@ -63,7 +63,12 @@ def asked(clock):
             ),
         )
         passes = [
-            SimpleNamespace(name=name, plugin=_plugin((plugins or {}).get(name, "plugin")), over_models=over_models)
+            SimpleNamespace(
+                name=name,
+                offered=SimpleNamespace(name=name, plugin=_plugin((plugins or {}).get(name, "plugin"))),
+                pass_class=SimpleNamespace(session_only=settings),
+                forced=name in named,
+            )
             for name in takes
         ]
         asker = Asker(bench, time)

@@ -69,7 +69,7 @@ def test_a_slow_pass_of_which_nothing_came_is_not_tried_again_and_one_that_held_
     assert promises.reason_against(planned("slow")).startswith(
         "its first candidate took 22 s and led to no valid model"
     )
-    promises.note_held(step("slow"))
+    promises.note_held("slow")
     assert promises.reason_against(planned("slow")) == ""
     promises.note_ratio(step("slow"), 0.97)
     assert promises.reason_against(planned("slow")).startswith("its first candidate took 22 s and latency ratio 0.97")

@@ -19,9 +19,9 @@ def step(name, stage=Stage.QUANTIZE):
     return Step(stage, name, "plugin", {}, Role.IMPROVE, lossy=False)
 
 
-def planned(name, stage=Stage.QUANTIZE, *, forced=False):
-    offered = SimpleNamespace(stage=stage, name=name)
-    return SimpleNamespace(name=name, forced=forced, offered=offered)
+def planned(name, stage=Stage.QUANTIZE, *, lossy=False):
+    offered, pass_class = SimpleNamespace(stage=stage, name=name), SimpleNamespace(lossy=lossy)
+    return SimpleNamespace(name=name, offered=offered, pass_class=pass_class)
 
 
 @pytest.fixture
@@ -55,21 +55,10 @@ def test_what_adds_too_little_is_not_tried_on_another_chain(promises, gained, la
     assert reason == "" if is_tried else reason.startswith("expected latency ratio about ")
 
 
-def test_fusions_leave_time_for_8_bits_that_hold_and_are_made_anew_of_each(promises):
-    fuse, weights = planned("fuse", Stage.FUSE), planned("weights")
-    promises.note_ratio(step("weights"), 0.5)
-    promises.note_held(step("weights"))
-    assert share_of_later([fuse], [weights], promises, for_size=False) == LEFT_FOR_LATER
-    promises.note_ratio(step("fuse", Stage.FUSE), 0.4)
-    assert share_of_later([fuse], [weights], promises, for_size=False) == 0.0
-
-
-def test_settings_that_hold_take_no_time_from_fusions(promises):
-    promises.note_ratio(step("settings", Stage.TUNE), 0.5)
-    promises.note_held(step("settings", Stage.TUNE))
-    assert (
-        share_of_later([planned("fuse", Stage.FUSE)], [planned("settings", Stage.TUNE)], promises, for_size=False) == 0
-    )
+def test_where_size_is_the_goal_lossless_stages_leave_time_to_lossy_ones():
+    fuse, weights = planned("fuse", Stage.FUSE), planned("weights", lossy=True)
+    assert share_of_later([fuse], [weights]) == LEFT_FOR_LATER
+    assert share_of_later([weights], [weights]) == share_of_later([fuse], [fuse]) == 0.0
 
 
 def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
@@ -82,6 +71,6 @@ def test_what_time_ran_out_for_says_so_and_what_was_tried_keeps_its_reason():
     waiting, wrong, held = (journal.open(step(name), original) for name in ("waiting", "wrong", "held"))
     wrong.settle(StepStatus.DROPPED, "it is wrong")
     held.drift = Drift(0.01, 0.0, 1.0)
-    run_out(legs(planned("waiting")), journal, original)
+    run_out([planned("waiting")], journal)
     assert (waiting.status, waiting.reason) == (StepStatus.SKIPPED, OUT_OF_TIME)
     assert (wrong.reason, held.reason) == ("it is wrong", "")

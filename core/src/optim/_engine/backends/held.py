@@ -273,17 +273,21 @@ class HeldBackend(Backend):
                 ExitStatus.TARGET_UNAVAILABLE,
             ) from error
 
-    def patient(self, work: Callable[[], T], before_again: Callable[[], None] = lambda: None) -> T:
-        """Do something of the plugin's, again where it failed in a way that passes."""
-        for pause in _PAUSES_S:
-            try:
-                return work()
-            except Exception as error:
-                if not self.is_passing(error):
-                    raise
-                before_again()
-                time.sleep(pause)
-        return work()
+    def patient(self, what: str, work: Callable[[], T], before_again: Callable[[], None] = lambda: None) -> T:
+        """Do something of the plugin's, again where it failed in a way that passes; else as :meth:`blame`."""
+
+        def tried() -> T:
+            for pause in _PAUSES_S:
+                try:
+                    return work()
+                except Exception as error:
+                    if not self.is_passing(error):
+                        raise
+                    before_again()
+                    time.sleep(pause)
+            return work()
+
+        return self.blame(what, tried)
 
     def broken(self, cause: str) -> OptimError:
         """The diagnosis for what is against the contract of backends."""
@@ -460,9 +464,7 @@ class HeldSession(Session):
             with within(limit_s):
                 return work(session)
 
-        return self._backend.blame(
-            f"{doing} {self._subject}", lambda: self._backend.patient(once, before_again=self.make_way)
-        )
+        return self._backend.patient(f"{doing} {self._subject}", once, before_again=self.make_way)
 
     def _live(self) -> Session:
         """The plugin's session, opened where it is not."""
@@ -471,9 +473,7 @@ class HeldSession(Session):
         if self._session is None:
             started, before = time.process_time(), _seen(self._model.path)
             with calling(self._backend.call(f"opening {self._subject}", self._backend.open_limit, first=True)):
-                self._session = self._backend.blame(
-                    f"open {self._subject}", lambda: self._backend.patient(self._opening)
-                )
+                self._session = self._backend.patient(f"open {self._subject}", self._opening)
             if not isinstance(self._session, Session):
                 kind, self._session = type(self._session).__name__, None
                 raise self._backend.broken(f"opening {self._subject} returned {kind}, not a Session")
@@ -486,13 +486,13 @@ class HeldSession(Session):
         return self._session
 
 
+@dataclass(eq=False)
 class Device:
     """One exclusive device, as this process sees it."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock: FileLock | None = None
-        self._holder: HeldSession | None = None
+    name: str
+    _lock: FileLock | None = None
+    _holder: HeldSession | None = None
 
     def take(self, session: HeldSession) -> None:
         """Let ``session`` have the device: another one of this process makes way, other processes are waited for.
@@ -507,12 +507,12 @@ class Device:
             self._holder = None
         if self._lock is None:
             try:
-                name = _ON_DISK.sub("-", self._name).strip("-")
-                self._lock = acquire(f"device-{name}", f"a model open on {self._name}", wait_s=MOST_WAIT_S)
+                name = _ON_DISK.sub("-", self.name).strip("-")
+                self._lock = acquire(f"device-{name}", f"a model open on {self.name}", wait_s=MOST_WAIT_S)
             except LockBusyError as error:
                 raise OptimError(
                     "device-in-use",
-                    f"device {self._name} runs one model at a time, and another process uses it",
+                    f"device {self.name} runs one model at a time, and another process uses it",
                     f"{error.holder} has used it for {MOST_WAIT_S:.0f} s",
                     "run the same command when the other has ended: it continues from here",
                     status=ExitStatus.TARGET_UNAVAILABLE,

@@ -30,12 +30,12 @@ def bindable(held: Session, model: Model) -> Any:
     return own or OwnSession(held, model)
 
 
+@dataclass(eq=False)
 class OwnSession:
     """What :func:`optim.load` returns for a target whose runtime is not onnxruntime; a context manager."""
 
-    def __init__(self, session: Session, model: Model) -> None:
-        self.session = session
-        self.model = model
+    session: Session
+    model: Model
 
     def run(self, output_names: Sequence[str] | None, feeds: Feeds) -> list[Array]:
         """One run; without names it returns all outputs, in the model's order."""

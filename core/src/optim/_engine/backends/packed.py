@@ -15,14 +15,14 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.errors import OptimError, disk_error
-from optim.folders import cache_folder
+from optim.errors import OptimError
 from optim.model import PACKED_WEIGHTS, SessionConfig
 from optim.providers.names import CPU
 
@@ -47,6 +47,7 @@ def open_packed(
 
     Refuses another provider than the CPU's, because a provider packs its own weights.
     """
+    from optim._engine.store import Store
     from optim.onnx.sessions import open_session
 
     if provider != CPU:
@@ -58,41 +59,28 @@ def open_packed(
         )
     entries = {key: text for key, text in settings.session_config.items() if key != PACKED_WEIGHTS}
     settings = replace(settings, session_config=entries)
-    place = _place(model, settings)
-    if not (place / _GRAPH).is_file():
-        try:
-            _pack(model, settings, place)
-        except OSError as error:
-            raise disk_error(error, f"the packed weights of {model} could not be kept") from error
-    os.utime(place.parent)  # what was used longest ago is pruned first
+    place = Store().folder("packed", _key(model, settings), partial(_pack, model, settings))
+    with suppress(OSError):
+        os.utime(place.parent)  # what was used longest ago is pruned first
     level = {"graph_optimization_level": "ORT_DISABLE_ALL"}  # the graph is what the model's own level made
     opened = SessionConfig({**settings.session_options, **level}, settings.session_config)
     return open_session(place / _GRAPH, opened, extra_config=extra_config)
 
 
-def _pack(model: Path, settings: SessionConfig, place: Path) -> None:
+def _pack(model: Path, settings: SessionConfig, folder: Path) -> None:
     """Write the graph and the weights as onnxruntime has them; what was packed of the model before goes."""
     from optim.onnx.sessions import open_session
 
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent.parent, prefix=".new-") as scratch:
-        made = Path(scratch) / "made"
-        made.mkdir()
-        quiet = {"log_severity_level": 3}  # it warns that the file is for this machine only
-        writing = SessionConfig({"optimized_model_filepath": str(made / _GRAPH), **quiet}, _WRITING)
-        open_session(model, settings.updated(writing))
-        for older in place.parent.iterdir():
-            if older != place:
-                shutil.rmtree(older, ignore_errors=True)
-        try:
-            made.rename(place)
-        except OSError:
-            if not (place / _GRAPH).is_file():  # another process was quicker
-                raise
+    quiet = {"log_severity_level": 3}  # it warns that the file is for this machine only
+    writing = SessionConfig({"optimized_model_filepath": str(folder / _GRAPH), **quiet}, _WRITING)
+    open_session(model, settings.updated(writing))
+    for older in folder.parent.iterdir():
+        if older.suffix != folder.suffix:  # other processes may be packing, too
+            shutil.rmtree(older, ignore_errors=True)
 
 
-def _place(model: Path, settings: SessionConfig) -> Path:
-    """Where it is kept: called by the model, and below that by all else that it depends on."""
+def _key(model: Path, settings: SessionConfig) -> str:
+    """What it is kept under: the model, and below that all else that it depends on."""
     import onnxruntime
 
     from optim._engine.machine import this_machine
@@ -104,4 +92,4 @@ def _place(model: Path, settings: SessionConfig) -> Path:
     depends_on = [stamps, said, onnxruntime.__version__, machine.cpu, list(machine.instruction_sets), os.name]
     names = [str(model.resolve()), json.dumps(depends_on, sort_keys=True)]
     whose, what = (hashlib.sha256(name.encode()).hexdigest()[:24] for name in names)
-    return cache_folder() / "packed" / whose / what
+    return f"{whose}/{what}"

@@ -30,10 +30,10 @@ from optim._engine.compare.place import (
     mapped_feeds,
     mapped_outputs,
 )
-from optim._engine.compare.unseen import batch_drift, compare_unseen
+from optim._engine.compare.unseen import LOOKED_AT, batch_drift
 from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import BatchDrift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_sample, elements
+from optim._engine.gate.outputs import compare_sample, elements, nothing_compared
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.drift import compare_outputs
@@ -42,21 +42,7 @@ from optim.jobs.doing import doing
 from optim.model import Model, SessionConfig
 from optim.onnx.files import describe_model
 from optim.options import import_named
-from optim.passes import Interface, Variant
-
-_RAW_PREFIX = "raw: "
-"""Before the name of an output that was compared on raw samples."""
-
-_LOOKED_AT = 8
-"""Samples among which those of one shape are looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What was found: every output at its worst, and the task metric where it was asked for and can be measured."""
-
-    comparisons: tuple[OutputComparison, ...]
-    task: TaskFigure | None = None
+from optim.passes import Interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +65,9 @@ class Comparison:
         given = model if interface.raw and self.given is None else self.given
         return replace(self, interfaces=(*self.interfaces, interface), given=given)
 
-    def judge(self, session: Session, samples: Sequence[int], *, measure_task: bool, everything: bool) -> Judged:
+    def judge(
+        self, session: Session, samples: Sequence[int], *, measure_task: bool, everything: bool
+    ) -> tuple[tuple[OutputComparison, ...], TaskFigure | None]:
         """Compare the model at the end of the chain with the original.
 
         Args:
@@ -87,6 +75,9 @@ class Comparison:
             samples: of the original's feeds; with none, no output is compared.
             measure_task: whether the run's task metric is measured; it is not where an output has a problem.
             everything: the metric on all its samples, or on those that candidates are explored on.
+
+        Returns:
+            Every output at its worst, and the task metric where it was asked for and can be measured.
 
         Raises:
             OptimError: nothing-compared, interface-changed, two-recasts, metric-failed, metric-nonsense.
@@ -97,34 +88,28 @@ class Comparison:
             found += compare_variants(inner, self.reference, samples, interfaces, self.place)
             if samples and inner is not session:
                 found += compare_raw(session, inner, self.interfaces[place:])
-            if not measure_task or any(comparison.problem for comparison in found):
-                return Judged(tuple(found))
-            return Judged(tuple(found), self._task(inner, interfaces, everything=everything))
+            measure_task = measure_task and not any(comparison.problem for comparison in found)
+            return tuple(found), self._task(inner, interfaces, everything=everything) if measure_task else None
 
     def batch_drift(self, session: Session, model: Model) -> BatchDrift:
         """How far the model's answers move in a batch and with padding; raw samples are not looked at."""
         if recast_place(self.interfaces) is not None:
             return BatchDrift(notes=("a pass changed the inputs: optim does not batch raw samples",))
         feeds = self.reference.feed_set()
-        samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:_LOOKED_AT]]
+        samples = [mapped_feeds(feeds.sample(index), self.interfaces) for index in self.reference.compared[:LOOKED_AT]]
         adapters = {one.info.name for one in model.adapters}
         inputs = [info for info in model.inputs if info.name not in adapters]
         is_renamed = any(interface.outputs for interface in self.interfaces)  # a name may mean something else then
         return batch_drift(session, inputs, samples, {} if is_renamed else self.reference.variations())
 
-    def judge_unseen(self, session: Session, model: Model) -> tuple[OutputComparison, ...]:
-        """Compare with the original in sizes that no given sample has; raw samples are not looked at."""
-        if recast_place(self.interfaces) is not None:
-            return ()
-        return tuple(compare_unseen(session, model, self.reference, self.interfaces))
-
     def timed_feeds(self, samples: Sequence[int]) -> list[tuple[str, Feeds]]:
         """What the model is timed on, with names; raw samples where its feeds are of another kind, as many."""
-        if recast_place(self.interfaces) is None:
+        place = recast_place(self.interfaces)
+        if place is None:
             feeds = self.reference.feed_set()
             return [(feeds.name_of(i), mapped_feeds(feeds.sample(i), self.interfaces)) for i in samples]
-        raw = raw_samples(self.interfaces)
-        return [(f"raw sample {place}", raw[place % len(raw)]) for place in range(len(samples))]
+        raw = [mapped_feeds(feeds, self.interfaces[place + 1 :]) for feeds in _raw(self.interfaces[place])]
+        return [(f"raw sample {number}", raw[number % len(raw)]) for number in range(len(samples))]
 
     def score(self, session: SessionConfig, samples: Sequence[int], path: Path) -> float:
         """How good a model file is, for a pass that tries many models itself (``Context.score``).
@@ -178,18 +163,6 @@ def recast_place(interfaces: Sequence[Interface]) -> int | None:
     return next((place for place, interface in enumerate(interfaces) if interface.raw), None)
 
 
-def raw_samples(interfaces: Sequence[Interface]) -> list[Feeds]:
-    """Raw samples as the model at the end of the chain takes them.
-
-    Raises:
-        OptimError[nothing-compared]: there is none.
-    """
-    place = recast_place(interfaces)
-    assert place is not None
-    samples = _raw(interfaces[place])
-    return [mapped_feeds(feeds, interfaces[place + 1 :]) for feeds in samples]
-
-
 def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface]) -> list[OutputComparison]:
     """Compare a recast model with what its interface makes of the model inside, on raw samples.
 
@@ -213,36 +186,21 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         pairs.append((expected, got))
     compared = compare_outputs(pairs)
     if not any(found.compared or found.problem for found in compared):
-        raise OptimError(
-            "nothing-compared",
-            "the models have nothing to compare",
-            "no raw sample gave a single element",
-            "give the pass raw samples of your own on which the model finds something",
-        )
-    return [
-        replace(
-            found, name=_RAW_PREFIX + found.name, sample=f"raw sample {_worst_of(found, pairs)}", limit=recast.tolerance
-        )
-        for found in compared
-    ]
-
-
-def _worst_of(found: OutputComparison, pairs: Sequence[tuple[Outputs, Outputs]]) -> int:
-    """Returns the number of the sample with the worst drift of an output; some samples may not have it."""
-    having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
-    return having[found.by_sample.index(found.relative_error)]
+        fix = "give the pass raw samples of your own on which the model finds something"
+        raise nothing_compared("no raw sample gave a single element", fix)
+    named = []
+    for found in compared:
+        having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
+        worst = f"raw sample {having[found.by_sample.index(found.relative_error)]}"
+        named.append(replace(found, name=f"raw: {found.name}", sample=worst, limit=recast.tolerance))
+    return named
 
 
 def _raw(interface: Interface) -> Sequence[Feeds]:
     samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
-        what, cause = "the models have nothing to compare", f"{interface.raw} gave no sample"
-        raise OptimError(
-            "nothing-compared",
-            what,
-            cause,
-            "give the pass raw samples of your own; optim passes show PASS lists the option",
-        )
+        fix = "give the pass raw samples of your own; optim passes show PASS lists the option"
+        raise nothing_compared(f"{interface.raw} gave no sample", fix)
     return samples
 
 
@@ -251,9 +209,29 @@ def compare_variants(
 ) -> list[OutputComparison]:
     """Compare every variant of a chain's interfaces, the worst of each output."""
     found: list[OutputComparison] = []
-    for index, interface in enumerate(interfaces):
-        for variant in interface.variants if samples else ():
-            found += _compare(session, reference, samples, interfaces, index, variant, place)
+    variants = [(index, one) for index, interface in enumerate(interfaces) for one in interface.variants]
+    for index, variant in variants if samples else ():
+        merged: dict[str, OutputComparison] = {}
+        variations = reference.variations()
+        feeds_of = import_named(variant.feeds)
+        part_of = import_named(variant.outputs) if variant.outputs else lambda outputs, _: outputs
+        opened: AbstractContextManager[Session | None] = nullcontext()
+        if variant.model is not None:
+            opened = place.backend().open_reference(variant.model, place.target)
+        with opened as own:
+            for sample, feeds in chosen(reference.feed_set(), samples):
+                before = mapped_feeds(feeds, interfaces[:index])
+                fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
+                got = mapped_outputs(session.run(fed), interfaces)
+                made = None if own is None else mapped_outputs(own.run(before), interfaces[:index])
+                expected = reference.expected(sample) if made is None else made
+                parts = part_of(expected, feeds), part_of(got, feeds)
+                compared = compare_sample(*parts, feeds, reference.original, variations)
+                named = [
+                    replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared
+                ]
+                merged = merge_samples(merged, named)
+        found += merged.values()
     return found
 
 
@@ -261,33 +239,3 @@ def variant_models(interfaces: Sequence[Interface]) -> list[Model]:
     """The models that a chain's variants are compared with, beside the original."""
     found = (variant.model for interface in interfaces for variant in interface.variants)
     return [model for model in found if model is not None]
-
-
-def _compare(
-    session: Session,
-    reference: Reference,
-    samples: Sequence[int],
-    interfaces: Sequence[Interface],
-    index: int,
-    variant: Variant,
-    place: Place,
-) -> list[OutputComparison]:
-    merged: dict[str, OutputComparison] = {}
-    variations = reference.variations()
-    feeds_of = import_named(variant.feeds)
-    part_of = import_named(variant.outputs) if variant.outputs else lambda outputs, _: outputs
-    opened: AbstractContextManager[Session | None] = nullcontext()
-    if variant.model is not None:
-        opened = place.backend().open_reference(variant.model, place.target)
-    with opened as own:
-        for sample, feeds in chosen(reference.feed_set(), samples):
-            before = mapped_feeds(feeds, interfaces[:index])
-            fed = mapped_feeds(feeds_of(before, **variant.parameters), interfaces[index + 1 :])
-            got = mapped_outputs(session.run(fed), interfaces)
-            made = None if own is None else mapped_outputs(own.run(before), interfaces[:index])
-            expected = reference.expected(sample) if made is None else made
-            parts = part_of(expected, feeds), part_of(got, feeds)
-            compared = compare_sample(*parts, feeds, reference.original, variations)
-            named = [replace(one, name=f"{variant.name}: {one.name}", sample=f"sample {sample}") for one in compared]
-            merged = merge_samples(merged, named)
-    return list(merged.values())

@@ -23,6 +23,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from optim._engine.compare.metric_spec import IN_PYTHON, CallingProgram, MetricSpec
 from optim._engine.feeds.sources import without_torch
 from optim._engine.plugins.plugin import PluginInfo
@@ -34,9 +36,6 @@ from optim.options import import_named, parse_options
 from optim.user_code import find_function, import_here
 
 _KNOWN = ("outputs", "labels", "feeds")
-
-_NAME = "optim-metric"
-"""Of the thread that takes calls."""
 
 _LONGEST_FOLDER = 70
 """Bytes: a path has 103 at most on macOS, and the folder made here takes 29 of them."""
@@ -165,7 +164,7 @@ def served(metric: Metric) -> Iterator[MetricSpec]:
 
     key, ended = secrets.token_hex(16), threading.Event()
     with _address() as address, Listener(address, authkey=bytes.fromhex(key)) as listener:
-        serving = threading.Thread(target=_serve, args=(listener, metric, ended), name=_NAME, daemon=True)
+        serving = threading.Thread(target=_serve, args=(listener, metric, ended), name="optim-metric", daemon=True)
         serving.start()
         program = CallingProgram(
             address=str(listener.address),
@@ -254,8 +253,6 @@ def _answer(function: Callable[..., Any], arguments: Sequence[Any]) -> dict[str,
 
 def _plain(found: Any) -> Any:
     """Numbers as JSON has them; whatever else it is in words, which are then refused."""
-    import numpy as np
-
     array = np.asarray(without_torch(found))
     return array.astype(np.float64).tolist() if array.dtype.kind in "biuf" else repr(found)
 
@@ -287,8 +284,6 @@ def _asked(spec: MetricSpec, program: CallingProgram, name: str, arguments: Sequ
 
 def _packed(arguments: Sequence[Mapping[str, Any]]) -> bytes:
     """Mappings of arrays as ``.npz``: ``0/name``."""
-    import numpy as np
-
     named = {f"{place}/{name}": array for place, one in enumerate(arguments) for name, array in one.items()}
     packed = io.BytesIO()
     np.savez(packed, **{name: _without_objects(np.asarray(array)) for name, array in named.items()})
@@ -296,8 +291,6 @@ def _packed(arguments: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _unpacked(packed: bytes, count: int) -> list[dict[str, Any]]:
-    import numpy as np
-
     found: list[dict[str, Any]] = [{} for _ in range(count)]
     with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
         for key in archive.files:
@@ -308,8 +301,6 @@ def _unpacked(packed: bytes, count: int) -> list[dict[str, Any]]:
 
 def _without_objects(array: Any) -> Any:
     """Text as text, and what numpy has no name for (bfloat16) as float32."""
-    import numpy as np
-
     if array.dtype.hasobject:
         return array.astype(str)
     return array.astype(np.float32) if array.dtype.kind == "V" else array

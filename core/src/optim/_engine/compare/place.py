@@ -10,9 +10,8 @@ from typing import Any
 from optim._engine.backends.held import Bounds, HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
-from optim._engine.gate.budget import MaxLoss
 from optim._engine.gate.drift import OutputComparison, merge_samples
-from optim._engine.gate.outputs import compare_sample, elements, require_compared
+from optim._engine.gate.outputs import compare_sample, elements, nothing_compared, require_compared
 from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
@@ -48,7 +47,6 @@ class TaskUse:
     """The task metric of a run, as it was measured on the original.
 
     Attributes:
-        limit: how much worse it may get; None where it only informs.
         samples: it is measured on at the end.
         explored: those of them that a candidate is measured on first.
         original: the original's value on :attr:`samples`.
@@ -58,7 +56,6 @@ class TaskUse:
 
     metric: MetricSpec
     higher_is_better: bool
-    limit: MaxLoss | None
     samples: tuple[int, ...]
     explored: tuple[int, ...]
     original: float
@@ -130,9 +127,7 @@ def compare_session(
         outputs = session.run(mapped_feeds(feeds, interfaces))
         merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces, variations))
     if not merged:
-        raise OptimError(
-            "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with a sample"
-        )
+        raise nothing_compared("there is no sample", "give --data with a sample")
     if set(samples) >= set(reference.compared):  # some of them may lack what others show
         require_compared(merged.values())
     return list(merged.values())

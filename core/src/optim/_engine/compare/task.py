@@ -83,7 +83,7 @@ def measure_original(
         notes.append(f"{metric.name} is measured on {len(samples)} of {len(feeds)} samples, spread evenly")
     if limit is not None and metric.compares == "labels":
         notes += _too_few_labels(metric, limit, value, [reference.feed_set().sample_labels(i) for i in samples])
-    use = TaskUse(spec, metric.higher_is_better, limit, samples, explored, value, rows, metric_digest(spec))
+    use = TaskUse(spec, metric.higher_is_better, samples, explored, value, rows, metric_digest(spec))
     return use, notes
 
 

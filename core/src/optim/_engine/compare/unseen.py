@@ -33,7 +33,7 @@ from optim.jobs.doing import doing
 from optim.model import Model, TensorInfo, row_inputs
 from optim.passes import Interface
 
-_LOOKED_AT = 8
+LOOKED_AT = 8
 """Samples that others are made from."""
 
 _MOST_ROWS = 4
@@ -88,7 +88,7 @@ def compare_unseen(
     Nothing is compared if a pass changed what goes in, or on a sample of a size that the result says not to take.
     """
     folder, found = unseen_outputs(reference.outputs), list[OutputComparison]()
-    if not folder.is_dir() or any(interface.feeds for interface in interfaces):
+    if not folder.is_dir() or any(interface.feeds or interface.raw for interface in interfaces):
         return found
     kept, samples = FeedSet.open(folder), unseen_samples(reference)
     if len(kept) != len(samples):  # the original ran at fixed sizes, where nothing can be made
@@ -141,7 +141,7 @@ def unseen_samples(reference: Reference) -> list[UnseenSample]:
     feeds, original = reference.feed_set(), reference.original
     adapters = {one.info.name for one in original.adapters}
     infos = {info.name: info for info in original.inputs if info.name not in adapters}
-    given = {index: feeds.sample(index) for index in reference.compared[:_LOOKED_AT]}
+    given = {index: feeds.sample(index) for index in reference.compared[:LOOKED_AT]}
     found: list[UnseenSample] = []
     for make in (_batched, _padded, _longer, partial(_behind_a_past, reference)):
         with suppress(LookupError, TypeError, ValueError):  # inputs that are left out, texts, arrays that do not fit
@@ -339,24 +339,21 @@ def with_padding(one: Feeds, infos: Mapping[str, TensorInfo]) -> tuple[Feeds, in
     """Returns a sample with masked positions behind it, and their number: 0 without a mask of another input."""
     mask = next((one for one in infos.values() if "mask" in one.name.lower() and len(one.shape or ()) == 2), None)
     length = mask.shape[1] if mask is not None and mask.shape else None
-    axes = {name: _axes(info, length) for name, info in infos.items()} if isinstance(length, str) else {}
-    if mask is None or mask.name not in one or sum(map(bool, axes.values())) < 2:
-        return one, 0
-    more = max(1, one[mask.name].shape[1] // 2)
-    return {name: _with_zeros(array, axes.get(name, ()), more) for name, array in one.items()}, more
+    padded = dict(one)
+    if mask is None or mask.name not in one or not isinstance(length, str):
+        return padded, 0
+    more, longer = max(1, one[mask.name].shape[1] // 2), 0
+    for name, info in infos.items():
+        if length in (info.shape or ()):
+            longer += 1
+            if name in one:
+                padded[name] = np.pad(one[name], [(0, more if size == length else 0) for size in info.shape or ()])
+    return (padded, more) if longer > 1 else (one, 0)
 
 
 def cut(array: Array, shape: tuple[int, ...]) -> Array:
     """Returns the part of an array that stands where a smaller one has its own."""
     return array[tuple(slice(size) for size in shape)] if array.ndim == len(shape) else array
-
-
-def _axes(info: TensorInfo, name: str) -> tuple[int, ...]:
-    return tuple(axis for axis, size in enumerate(info.shape or ()) if size == name)
-
-
-def _with_zeros(array: Array, axes: Sequence[int], more: int) -> Array:
-    return np.pad(array, [(0, more if axis in axes else 0) for axis in range(array.ndim)])
 
 
 def _drifts(alone: Outputs, other: Outputs, variations: Mapping[str, Variation]) -> list[float]:

@@ -135,17 +135,16 @@ def plan_model(model: Model) -> list[PlannedInput]:
     plans = {}
     for info in sorted(model.inputs, key=lambda info: ranks.index(roles[info.name])):
         role = roles[info.name]
-        shape = info.shape if info.shape is not None else _usual_shape(role)
+        usual: tuple[Dimension, ...] = (None, 3, None, None) if role is InputRole.IMAGE else (None, None)
+        shape = info.shape if info.shape is not None else usual
         symbols = tuple(
             size if isinstance(size, int) and size >= 0 else size if isinstance(size, str) else f"{info.name}[{axis}]"
             for axis, size in enumerate(shape)
         )
         measures = []
-        for axis, symbol in enumerate(symbols):
-            guess = _measure(info.name.lower(), role, shape, axis, past=past)
-            if isinstance(symbol, str):
-                guess = known.setdefault(symbol, _hinted(symbol, role, guess))
-            measures.append(guess)
+        for symbol, guess in zip(symbols, _measures(info.name.lower(), role, shape, past=past), strict=True):
+            by_name = known.setdefault(symbol, _hinted(symbol, role, guess)) if isinstance(symbol, str) else guess
+            measures.append(by_name)
         demanded = {
             axis: traces.widths[info.name, key]
             for axis in range(len(shape))
@@ -245,70 +244,47 @@ def _hinted(symbol: str, role: InputRole, guess: Measure) -> Measure:
     return guess if re.search(r"\[|dynamic_axes|_dim_\d", symbol) else hint
 
 
-def _measure(name: str, role: InputRole, shape: Sequence[Dimension], axis: int, *, past: bool) -> Measure:
-    """Returns what a dimension measures by the input's role and the place of the dimension."""
-    rank, last = len(shape), len(shape) - 1
-    source = "encoder" in name
-    sequence = Measure.SOURCE if source else Measure.LENGTH
+def _measures(name: str, role: InputRole, shape: Sequence[Dimension], *, past: bool) -> list[Measure]:
+    """Returns what the dimensions measure by the input's role and their places; names may tell more."""
+    rank = len(shape)
+    sequence = Measure.SOURCE if "encoder" in name else Measure.LENGTH
+    rest, known = Measure.OTHER, {0: Measure.BATCH}
     if role in (InputRole.PAST, InputRole.STATE):
-        return _measure_of_state(role, shape, axis, source=source)
-    if role in (InputRole.TOKENS, InputRole.POSITIONS, InputRole.TYPES) and axis == last:
-        return sequence
-    if role is InputRole.POSITIONS and rank == 3:
-        return Measure.BATCH if axis == 1 else Measure.OTHER
-    if role is InputRole.HEAD_MASK:
-        return Measure.OTHER
-    if role is InputRole.IMAGE:
-        return _measure_of_image(shape, axis)
-    if axis == 0:
-        return (
-            Measure.OTHER if role is InputRole.FLOAT and rank == 1 and not isinstance(shape[0], str) else Measure.BATCH
-        )
-    if role is InputRole.MASK:
-        if "pixel" in name and rank == 3:
-            return (Measure.BATCH, Measure.HEIGHT, Measure.WIDTH)[axis]
-        if axis == last:
-            return Measure.TOTAL if past and not source else sequence
-        return Measure.LENGTH if axis == last - 1 else Measure.ONE
-    if role is InputRole.FEATURES:
-        return Measure.FRAMES
-    if role is InputRole.WAVEFORM:
-        return Measure.SAMPLES if axis == last else Measure.ONE
-    return sequence if axis == 1 and rank >= 3 and role in (InputRole.HIDDEN, InputRole.FLOAT) else Measure.OTHER
+        known = _measures_of_state(role, shape, Measure.SOURCE if "encoder" in name else Measure.PAST)
+    elif role in (InputRole.TOKENS, InputRole.POSITIONS, InputRole.TYPES):
+        batch = 1 if role is InputRole.POSITIONS and rank == 3 else 0
+        known = {batch: Measure.BATCH, rank - 1: sequence}
+    elif role is InputRole.IMAGE:
+        channels_last = isinstance(shape[-1], int) and shape[-1] in (1, 3, 4) and shape[-3] not in (1, 3, 4)
+        channels, height, width = (rank - 1, rank - 3, rank - 2) if channels_last else (rank - 3, rank - 2, rank - 1)
+        rest, known = Measure.ONE, {0: Measure.BATCH, height: Measure.HEIGHT, width: Measure.WIDTH}
+        known[channels] = Measure.CHANNELS
+    elif role is InputRole.MASK and "pixel" in name and rank == 3:
+        known |= {1: Measure.HEIGHT, 2: Measure.WIDTH}
+    elif role is InputRole.MASK:
+        whole = Measure.TOTAL if past and sequence is Measure.LENGTH else sequence
+        rest, known = Measure.ONE, {rank - 2: Measure.LENGTH, rank - 1: whole, 0: Measure.BATCH}
+    elif role is InputRole.FEATURES:
+        rest = Measure.FRAMES
+    elif role is InputRole.WAVEFORM:
+        rest, known = Measure.ONE, {rank - 1: Measure.SAMPLES, 0: Measure.BATCH}
+    elif role is InputRole.HEAD_MASK or (role is InputRole.FLOAT and rank == 1 and not isinstance(shape[0], str)):
+        known = {}
+    elif role in (InputRole.HIDDEN, InputRole.FLOAT) and rank >= 3:
+        known[1] = sequence
+    return [known.get(axis, rest) for axis in range(rank)]
 
 
-def _measure_of_state(role: InputRole, shape: Sequence[Dimension], axis: int, *, source: bool) -> Measure:
-    open_axes = [index for index, size in enumerate(shape) if not isinstance(size, int)]
+def _measures_of_state(role: InputRole, shape: Sequence[Dimension], growing: Measure) -> dict[int, Measure]:
+    """The batch, and the dimension that grows with each step: if it may, the last but one."""
+    open_axes = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
     batch = open_axes[0] if open_axes else 0
     if len(shape) >= 4 and batch > 1:
         batch = 0
-    if axis == batch:
-        return Measure.BATCH
     if role is InputRole.STATE:
-        return Measure.OTHER
-    usual = len(shape) - 2
-    rest = [index for index in open_axes if index != batch]
-    growing = usual if usual in rest or not rest else rest[0]
-    if axis != growing:
-        return Measure.OTHER
-    return Measure.SOURCE if source else Measure.PAST
-
-
-def _measure_of_image(shape: Sequence[Dimension], axis: int) -> Measure:
-    channels_last = isinstance(shape[-1], int) and shape[-1] in (1, 3, 4) and shape[-3] not in (1, 3, 4)
-    names = (
-        (Measure.HEIGHT, Measure.WIDTH, Measure.CHANNELS)
-        if channels_last
-        else (Measure.CHANNELS, Measure.HEIGHT, Measure.WIDTH)
-    )
-    place = axis - (len(shape) - 3)
-    if place >= 0:
-        return names[place]
-    return Measure.BATCH if axis == 0 else Measure.ONE
-
-
-def _usual_shape(role: InputRole) -> tuple[Dimension, ...]:
-    return (None, None) if role is not InputRole.IMAGE else (None, 3, None, None)
+        return {batch: Measure.BATCH}
+    usual, rest = len(shape) - 2, [axis for axis in open_axes if axis != batch]
+    return {usual if usual in rest or not rest else rest[0]: growing, batch: Measure.BATCH}
 
 
 def _evaluate(symbol: str, sizes: Mapping[str, int]) -> int | None:

@@ -121,7 +121,8 @@ class FeedSet:
         if not 0 <= index < self.count:
             raise IndexError(f"sample {index} of {self.count}")
         with np.load(_sample_path(self.folder, index), allow_pickle=False) as archive:
-            return {name: _with_dtype(archive[name], self.dtypes[name]) for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files}
+        return {name: a.view(dtype_of(self.dtypes[name])) if a.dtype.kind == "V" else a for name, a in arrays.items()}
 
 
 def is_intact(folder: Path) -> bool:
@@ -190,10 +191,6 @@ def _plain(array: Array) -> Array:
 def _raw(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """The type itself, or raw bytes of its size where numpy's file format has no name for it."""
     return np.dtype(f"V{dtype.itemsize}") if dtype.kind == "V" or dtype.isbuiltin == 2 else dtype
-
-
-def _with_dtype(array: Array, name: str) -> Array:
-    return array.view(dtype_of(name)) if array.dtype.kind == "V" else array
 
 
 def _sample_path(folder: Path, index: int) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from optim._engine.feeds.fitting import fed_dtype
+from optim.arrays import is_float
 from optim.errors import OptimError
 from optim.model import TensorInfo
 
@@ -34,67 +35,55 @@ class InputRole(StrEnum):
     FLOAT = "numbers"
 
 
-_INTEGERS = "iu"
+_ANY, _ARRAY, _MATRIX = range(99), range(1, 99), range(2, 99)
+_RULES = (
+    ("b", _ANY, r"use_cache|cache_branch", InputRole.CACHE_BRANCH),
+    ("b", _MATRIX, "", InputRole.MASK),
+    ("b", _ANY, "", InputRole.FLAG),
+    ("iuf", range(3, 99), r"past|cache|mems|\bkv", InputRole.PAST),
+    ("iuf", _ARRAY, r"mask.*head|head.*mask", InputRole.HEAD_MASK),
+    ("iuf", _ARRAY, r"mask", InputRole.MASK),
+    ("i", _ANY, r"token_type|segment|type_ids", InputRole.TYPES),
+    ("i", _ANY, r"position|pos_ids", InputRole.POSITIONS),
+    ("i", _ANY, r"^sr$|sampl\w*_rate", InputRole.RATE),
+    ("i", _ANY, r"timestep", InputRole.TIMESTEP),
+    ("i", _ARRAY, r"ids?$|ids[._]|tokens?|^text", InputRole.TOKENS),
+    ("i", _ANY, r"len(gth)?s?(_k|_q)?$|seqlen|num_frames", InputRole.LENGTH),
+    ("i", range(4, 99), "", InputRole.IMAGE),
+    ("i", _ANY, "", InputRole.INTEGER),
+    ("uf", range(2), r"timestep", InputRole.TIMESTEP),
+    ("uf", _ANY, r"embed|hidden_states|encoder_out|memory", InputRole.HIDDEN),
+    ("uf", range(3), r"wave|audio|speech|signal|input_values|pcm", InputRole.WAVEFORM),
+    ("uf", range(3, 4), r"mel|feature|fbank|spectr|audio|speech", InputRole.FEATURES),
+    ("uf", _ANY, r"state|^[hc]_?(0|n|in|prev)?$|hidden", InputRole.STATE),
+    ("uf", range(4, 99), "", InputRole.IMAGE),
+    ("u", range(3, 4), "", InputRole.IMAGE),
+    ("f", range(3, 4), r"pixel|image|img", InputRole.IMAGE),
+    ("uf", _ANY, "", InputRole.FLOAT),
+)
+"""Kinds of types (booleans, integers, bytes, and floats with all others), ranks and names; the first row that fits."""
 
 
 def role_of(info: TensorInfo, rows: Mapping[str, int]) -> InputRole:
-    """The role of one input; refuses one of a type that no values can be made up for."""
-    kind = _kind(info)
-    name = info.name.lower()
+    """The role of one input, one with ``rows`` indexes a table; refuses a type that no values can be made up for."""
+    kind, name = _kind(info), info.name.lower()
     rank = len(info.shape) if info.shape is not None else _rank_by_name(name, info)
-    if kind == "b":
-        if re.search(r"use_cache|cache_branch", name):
-            return InputRole.CACHE_BRANCH
-        return InputRole.MASK if rank >= 2 else InputRole.FLAG
-    if rank >= 3 and re.search(r"past|cache|mems|\bkv", name):
-        return InputRole.PAST
-    if "mask" in name and rank >= 1:
-        return InputRole.HEAD_MASK if "head" in name else InputRole.MASK
-    if kind in _INTEGERS and info.dtype != "uint8":
-        return _integer_role(info, name, rank, rows)
-    return _number_role(name, rank, info)
-
-
-def _integer_role(info: TensorInfo, name: str, rank: int, rows: Mapping[str, int]) -> InputRole:
-    if re.search(r"token_type|segment|type_ids", name):
-        return InputRole.TYPES
-    if re.search(r"position|pos_ids", name):
-        return InputRole.POSITIONS
-    if re.search(r"^sr$|sampl\w*_rate", name):
-        return InputRole.RATE
-    if "timestep" in name:
-        return InputRole.TIMESTEP
-    if rank >= 1 and (info.name in rows or re.search(r"ids?$|ids[._]|tokens?|^text", name)):
-        return InputRole.TOKENS
-    if re.search(r"len(gth)?s?(_k|_q)?$|seqlen|num_frames", name):
-        return InputRole.LENGTH
-    return InputRole.IMAGE if rank >= 4 else InputRole.INTEGER
-
-
-def _number_role(name: str, rank: int, info: TensorInfo) -> InputRole:
-    if "timestep" in name and rank <= 1:
-        return InputRole.TIMESTEP
-    if re.search(r"embed|hidden_states|encoder_out|memory", name):
-        return InputRole.HIDDEN
-    if re.search(r"wave|audio|speech|signal|input_values|pcm", name) and rank <= 2:
-        return InputRole.WAVEFORM
-    if re.search(r"mel|feature|fbank|spectr|audio|speech", name) and rank == 3:
-        return InputRole.FEATURES
-    if re.search(r"state|^[hc]_?(0|n|in|prev)?$|hidden", name):
-        return InputRole.STATE
-    if rank >= 4 or (rank == 3 and (info.dtype == "uint8" or re.search(r"pixel|image|img", name))):
-        return InputRole.IMAGE
-    return InputRole.FLOAT
+    return next(
+        role
+        for kinds, ranks, pattern, role in _RULES
+        if kind in kinds and rank in ranks
+        if re.search(pattern, name) or (role is InputRole.TOKENS and info.name in rows)
+    )
 
 
 def _kind(info: TensorInfo) -> str:
-    """Numpy's letter for the kind of type, ``f`` for the floats of ml_dtypes too."""
+    """The letter of a kind in the rules."""
     if info.dtype == "str":
         raise _cannot_make_up(info, "it is text, which optim cannot synthesize")
     dtype = fed_dtype(info)
-    if dtype.isbuiltin == 2:
-        return "f" if "float" in dtype.name else "i"
-    return dtype.kind
+    if dtype.kind == "b" or dtype == "uint8":
+        return "b" if dtype.kind == "b" else "u"
+    return "i" if dtype.kind in "iu" or (dtype.isbuiltin == 2 and not is_float(dtype)) else "f"
 
 
 def _rank_by_name(name: str, info: TensorInfo) -> int:

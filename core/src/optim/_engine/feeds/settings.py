@@ -74,7 +74,12 @@ def find_settings(
     best: list[Setting] = []
     why_not: list[tuple[Setting, str]] = []
     first_refusal = ""
-    for settings in _attempts(plans, prefill=check is not None):
+    tried: list[list[Setting]] = []
+    for attempt in _attempts(plans, prefill=check is not None):
+        settings = [fit_setting(plans, setting) for setting in attempt]
+        if settings in tried:
+            continue
+        tried.append(settings)
         accepted: list[Setting] = []
         refused: list[tuple[Setting, str]] = []
         for index, setting in enumerate(settings):
@@ -105,16 +110,7 @@ def find_settings(
 
 
 def _attempts(plans: Sequence[PlannedInput], *, prefill: bool) -> Iterator[list[Setting]]:
-    """Lists of settings that differ in what the model does not fix; ``prefill``: also a sample without a past."""
-    tried: list[list[Setting]] = []
-    for settings in _unfitted(plans, prefill=prefill):
-        fitted = [fit_setting(plans, setting) for setting in settings]
-        if fitted not in tried:
-            tried.append(fitted)
-            yield fitted
-
-
-def _unfitted(plans: Sequence[PlannedInput], *, prefill: bool) -> Iterator[list[Setting]]:
+    """Lists of settings; ``prefill``: also a sample without a past."""
     roles = {plan.role for plan in plans}
     past = InputRole.PAST in roles
     base = [setting for setting in (_DECODE if past else _TEXT) if prefill or not past or setting.past]

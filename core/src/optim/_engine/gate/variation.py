@@ -247,7 +247,7 @@ class _Deviations:
     @classmethod
     def of(cls, parts: Sequence[Part]) -> _Deviations:
         """By element where there are several samples of one shape."""
-        middle = _median([shown(weight, one) for one, weight in parts])
+        middle = float(np.median(_some([shown(weight, one) for one, weight in parts])))
         values, many = [one for one, _ in parts], len(parts)
         if many < 2 or len({one.shape for one in values}) > 1 or _unvaried(values):
             left = [only(weight, one - middle) for one, weight in parts]
@@ -328,10 +328,6 @@ class _Deviations:
         unseen = np.isnan(found).all(axis=0)
         middles: Numbers = np.nanmedian(np.where(unseen, 0.0, found), axis=0)
         return middles
-
-
-def _median(values: Sequence[Numbers]) -> float:
-    return float(np.median(_some(values)))
 
 
 def _some(values: Sequence[Numbers]) -> Numbers:

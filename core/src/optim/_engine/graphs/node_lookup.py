@@ -50,7 +50,8 @@ def training_node(path: Path) -> str:
     graphs = list(walk_graphs(read_skeleton(path).graph))
     nodes = [node for graph in graphs for node in graph.node if not plain_domain(node.domain)]
     true = {tensor.name for graph in graphs for tensor in graph.initializer if _is_true(tensor)}
-    true |= {node.output[0] for node in nodes if node.op_type == "Constant" and _holds_true(node)}
+    constants = [(node.output[0], one) for node in nodes if node.op_type == "Constant" for one in node.attribute]
+    true |= {name for name, attribute in constants if attribute.name == "value" and _is_true(attribute.t)}
     training = (node for node in nodes if _trains(node, true))
     return next((f"{node.op_type} '{node.name or node.output[0]}'" for node in training), "")
 
@@ -65,10 +66,6 @@ def _trains(node: onnx.NodeProto, true: set[str]) -> bool:
     if node.op_type == "Dropout":
         return len(node.input) > _TRAINING_INPUT and node.input[_TRAINING_INPUT] in true
     return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i == 1 for a in node.attribute)
-
-
-def _holds_true(node: onnx.NodeProto) -> bool:
-    return any(attribute.name == "value" and _is_true(attribute.t) for attribute in node.attribute)
 
 
 def _is_true(tensor: onnx.TensorProto) -> bool:

@@ -99,21 +99,13 @@ def stamps_of(paths: Iterable[Path]) -> tuple[Stamp, ...] | None:
     newest = (time.time() - _SETTLED_S) * 1e9
     for path in paths:
         try:
-            status = path.stat()
+            one = path.stat()
         except OSError:
             return None
-        if max(status.st_mtime_ns, status.st_ctime_ns) > newest:
+        if max(one.st_mtime_ns, one.st_ctime_ns) > newest:
             return None
-        found.append(
-            Stamp(
-                str(path.absolute()),
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_ctime_ns,
-                status.st_ino,
-                status.st_dev,
-            )
-        )
+        place = str(path.absolute())
+        found.append(Stamp(place, one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino, one.st_dev))
     return tuple(found)
 
 

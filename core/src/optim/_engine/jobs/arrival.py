@@ -46,5 +46,5 @@ def run(request: Request, channel: Channel) -> Answer:
     backend, target = request.comparison.place.backend(), request.comparison.place.target
     check_limits(request.model, backend.limits(), backend.name)
     with backend.open(request.model, target) as session:
-        judged = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
-        return Answer(judged.comparisons, dict(backend.versions()), tuple(backend.requirements(target)))
+        comparisons, _ = request.comparison.judge(session, request.samples, measure_task=False, everything=False)
+        return Answer(comparisons, dict(backend.versions()), tuple(backend.requirements(target)))

@@ -96,11 +96,13 @@ def run(request: Request, channel: Channel) -> Answer:
     with opens(model, request.target) as session:
         channel.event("opened")
         comparison = request.comparison.after(result.interface, request.model)
-        judged = comparison.judge(session, request.samples, measure_task=request.measure_task, everything=False)
-        if request.lossy or is_rounding(judged.comparisons):  # what is wrong is dropped for that
+        comparisons, task = comparison.judge(
+            session, request.samples, measure_task=request.measure_task, everything=False
+        )
+        if request.lossy or is_rounding(comparisons):  # what is wrong is dropped for that
             require_in_place(result, request.model, model, pass_class)
         size_bytes, run_s = model_size_bytes(model), session.least_run_s
-        return Answer(result, size_bytes, judged.comparisons, dict(session.executed_on), judged.task, run_s)
+        return Answer(result, size_bytes, comparisons, dict(session.executed_on), task, run_s)
 
 
 def _apply(transformation: Pass, options: PassOptions, request: Request, samples: Calibration) -> PassResult:

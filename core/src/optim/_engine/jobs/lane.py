@@ -16,6 +16,8 @@ from typing import Any
 from optim._engine.backends.held import HeldBackend, HeldSession
 from optim._engine.backends.session_contract import clock_doubt, is_other_clock
 from optim._engine.compare.comparison import Comparison
+from optim._engine.compare.unseen import compare_unseen
+from optim._engine.gate.drift import OutputComparison
 from optim._engine.jobs.job import Job
 from optim._engine.jobs.start_up import Ready, StartUp, timed_run, warm_up_of
 from optim.arrays import Feeds
@@ -86,19 +88,23 @@ def run(request: Request, channel: Channel) -> Answer:
         warm_up = warm_up_of(session, [sample for _, sample in feeds], first, duration)
         start = StartUp(open_s, open_bytes, tuple(first), warm_up)
         peak = _taken_bytes(session, before)
-        judged = comparison.judge(session, request.compared, measure_task=request.measure_task, everything=True)
+        comparisons, task = comparison.judge(
+            session, request.compared, measure_task=request.measure_task, everything=True
+        )
         batch = comparison.batch_drift(session, request.model) if request.batched else None
-        unseen = comparison.judge_unseen(session, request.model) if request.batched and request.compared else ()
+        unseen: list[OutputComparison] = []
+        if request.batched and request.compared:
+            unseen = compare_unseen(session, request.model, comparison.reference, comparison.interfaces)
         ready = Ready(
-            judged.comparisons,
+            comparisons,
             peak,
             dict(session.executed_on),
             tuple(duration),
-            judged.task,
+            task,
             start,
             batch,
             tuple(session.kernels()),
-            unseen,
+            tuple(unseen),
         )
         session.release()  # where the device takes one session at a time, the other lanes open now
         told = session.processor_s()

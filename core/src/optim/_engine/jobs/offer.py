@@ -155,18 +155,14 @@ def _offer(transformation: Pass, asked: PassQuestion, request: Request) -> PassO
                 proposed = [options_class(type(transformation))()]
         else:
             proposed = [parse_options(type(transformation), asked.options)]
-        session_only = transformation.session_only
-        proposals = tuple(
-            Proposal(
-                to_wire(options),
-                _tuned(transformation, options, request, context) if session_only else None,
-                tuple(transformation.kernels(options)),
-            )
-            for options in proposed
-        )
+        proposals = []
+        for options in proposed:
+            result = _tuned(transformation, options, request, context) if transformation.session_only else None
+            proposals.append(Proposal(to_wire(options), result, tuple(transformation.kernels(options))))
     kept = (asked.options or {}).get("keep") if transformation.lossy else None
     unknown = unknown_nodes(request.model, kept) if kept else {}
-    return PassOffer(asked.name, bool(proposals), "" if proposals else transformation.why_none, proposals, unknown)
+    reason = "" if proposals else transformation.why_none
+    return PassOffer(asked.name, bool(proposals), reason, tuple(proposals), unknown)
 
 
 def proposed_options(transformation: Pass, model: Model, target: Target, context: Context) -> list[PassOptions]:
@@ -176,16 +172,14 @@ def proposed_options(transformation: Pass, model: Model, target: Target, context
         OptimError[bad-result]: it is no sequence, or has no end.
     """
     found: object = transformation.candidates(model, target, context)
-    proposed = list(islice(found, _MOST_CANDIDATES + 1)) if isinstance(found, Iterable) else []
-    if isinstance(found, Iterable) and len(proposed) <= _MOST_CANDIDATES:
-        return proposed
-    raise OptimError(
-        "bad-result",
-        f"candidates of {transformation.name} returned "
-        + (f"more than {_MOST_CANDIDATES}" if proposed else f"{type(found).__name__}, not an iterable"),
-        "its plugin breaks the contract of passes",
-        PLUGINS_ISSUE,
-    )
+    returned = f"{type(found).__name__}, not an iterable"
+    if isinstance(found, Iterable):
+        proposed = list(islice(found, _MOST_CANDIDATES + 1))
+        if len(proposed) <= _MOST_CANDIDATES:
+            return proposed
+        returned = f"more than {_MOST_CANDIDATES}"
+    what = f"candidates of {transformation.name} returned {returned}"
+    raise OptimError("bad-result", what, "its plugin breaks the contract of passes", PLUGINS_ISSUE)
 
 
 def _tuned(transformation: Pass, options: object, request: Request, context: Context) -> PassResult:

@@ -36,7 +36,6 @@ from optim._engine.jobs.job import Job
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.errors import OptimError
-from optim.jobs.doing import doing
 from optim.jobs.talk import Channel
 from optim.model import Model, TensorInfo
 from optim.onnx.checker import find_contradiction
@@ -180,11 +179,15 @@ def run(request: Request, channel: Channel) -> Answer:
         began = time.perf_counter()
         known: list[Ran] = []
         feeds = _make_feeds(request, session, known)
-        wanted = judged_on(feeds, request.most_samples)
         bound_s = request.bound_s
         within_s = min(bound_s * _OUTPUTS_SHARE, began + 2 / 3 * bound_s - time.perf_counter())
-        asked = WantedOutputs(wanted, request.outputs, within_s, known)
-        compared, run_s = write_reference(original, request.place, backend, session, feeds, asked, channel)
+        if backend.has_reference:
+            with backend.open_reference(original, request.place.target) as trusted:
+                compared, _ = _write_outputs(trusted, original, feeds, request, within_s, (), channel)
+            for _, arrays in chosen(feeds, compared[:1]):
+                run_s = run_once(session, arrays).seconds
+        else:
+            compared, run_s = _write_outputs(session, original, feeds, request, within_s, known, channel)
         reference = Reference(request.feeds, request.outputs, request.model, compared)
         require_numbers(reference, request.place.target)
         variations = measure_variations(session, reference)
@@ -223,7 +226,9 @@ def run(request: Request, channel: Channel) -> Answer:
         least_run_s=least_run_s,
         device_bytes=device_bytes,
         task=task,
-        cut_short=not complete or len(compared) < len(wanted) or (request.data is None and len(feeds) < SAMPLES),
+        cut_short=not complete
+        or len(compared) < len(judged_on(feeds, request.most_samples))
+        or (request.data is None and len(feeds) < SAMPLES),
         held_out=len(feeds.held_out),
         one_size=at_one_size(feeds, compared, request.model.inputs),
         inexact=inexact,
@@ -317,72 +322,51 @@ class Ran:
         return same and all(np.array_equal(array, feeds[name]) for name, array in self.feeds.items())
 
 
-@dataclass(frozen=True, slots=True)
-class WantedOutputs:
-    """Samples to run.
-
-    Attributes:
-        within_s: seconds for that.
-        known: runs on the target that were made already.
-    """
-
-    samples: tuple[int, ...]
-    folder: Path
-    within_s: float
-    known: Sequence[Ran] = ()
-
-
-def write_reference(
-    model: Model,
-    place: Place,
-    backend: HeldBackend,
+def _write_outputs(
     session: Session,
+    original: Model,
     feeds: FeedSet,
-    wanted: WantedOutputs,
+    request: Request,
+    within_s: float,
+    known: Sequence[Ran],
     channel: Channel,
 ) -> tuple[tuple[int, ...], float]:
     """Keep the outputs that count as right, on as many samples as there is time for.
 
+    Args:
+        session: of the original, on the target or what that is held against.
+        original: as it is opened.
+        feeds: of the run.
+        request: says which samples are wanted, and where their outputs go.
+        within_s: seconds for it.
+        known: runs in the session that were made already.
+        channel: is told how far it is.
+
     Returns:
-        The samples, and the mean duration of a run on the target, in seconds.
+        The samples, and the mean duration of a run, in seconds.
     """
-    if not backend.has_reference:
-        return _write_outputs(session, model, feeds, wanted, channel)
-    with backend.open_reference(model, place.target) as trusted:
-        compared, _ = _write_outputs(trusted, model, feeds, replace(wanted, known=()), channel)
-    arrays = feeds.sample(compared[0])
-    with doing(feeds.name_of(compared[0])):
-        started = time.perf_counter()
-        session.run(arrays)
-        return compared, time.perf_counter() - started
-
-
-def _write_outputs(
-    session: Session, model: Model, feeds: FeedSet, wanted: WantedOutputs, channel: Channel
-) -> tuple[tuple[int, ...], float]:
     from optim._engine.compare.unseen import write_unseen
 
     began = said = time.perf_counter()
-    total, done, compared = 0.0, 0, wanted.samples
-    with FeedWriter(wanted.folder) as writer:
+    total, done, compared = 0.0, 0, judged_on(feeds, request.most_samples)
+    with FeedWriter(request.outputs) as writer:
         while done < len(compared):
             for _, arrays in chosen(feeds, compared[done : done + 1]):
-                run = next((run for run in wanted.known if run.is_on(arrays)), None) or run_once(session, arrays)
+                run = next((run for run in known if run.is_on(arrays)), None) or run_once(session, arrays)
                 total += run.seconds
                 writer.add(elements(run.outputs))
             done += 1
             if done == 1:
-                one_s = total + _look_s(model, arrays, run.outputs)
-                fitting = wanted.within_s / max(one_s, 1e-9)
-                compared = spread_of(wanted.samples, max(1, int(min(fitting, len(compared)))))
-            if time.perf_counter() - began > wanted.within_s:
+                fitting = within_s / max(total + _look_s(original, arrays, run.outputs), 1e-9)
+                compared = spread_of(compared, max(1, int(min(fitting, len(compared)))))
+            if time.perf_counter() - began > within_s:
                 compared = compared[:done]
             if time.perf_counter() - said > _SAY_EVERY_S:
                 said = time.perf_counter()
                 channel.event("progress", text=f"running the original on sample {done} of {len(compared)}")
         writer.finish("the original's outputs", ())
-    run_s, left_s = total / max(1, len(compared)), wanted.within_s - (time.perf_counter() - began)
-    write_unseen(session, Reference(feeds.folder, wanted.folder, model, compared), run_s, left_s)
+    run_s, left_s = total / max(1, len(compared)), within_s - (time.perf_counter() - began)
+    write_unseen(session, Reference(feeds.folder, request.outputs, original, compared), run_s, left_s)
     return compared, run_s
 
 

@@ -80,10 +80,11 @@ def run(request: Request, channel: Channel) -> Answer:
                 pass_class().refuse_for(options, model, request.target)
             if not request.data_given and options is not None:
                 pass_class().refuse_without_data(options, model)
-        if pass_class.inputs_for is not Pass.inputs_for and not pass_class.recasts:
+        fixes_sizes = pass_class.inputs_for is not Pass.inputs_for
+        if fixes_sizes and not pass_class.recasts:
             fixing.append(asked.name)
         proposes = asked.options is None and not asked.required and pass_class.candidates is not Pass.candidates
-        if options is not None and not proposes and pass_class.inputs_for is not Pass.inputs_for:
+        if options is not None and not proposes and fixes_sizes:
             with pass_working(offered, "asked for the sizes of", request.model):
                 model = replace(model, inputs=_fitting(pass_class().inputs_for(options, model), model, asked.name))
     return Answer(model.inputs, tuple(notes), tuple(fixing))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, TypeVar
 
 from optim._engine.jobs.job import Answer, Job, Request
@@ -44,42 +45,32 @@ class Waits(Protocol):
         """Note that a job elsewhere has just stood still for so long."""
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs jobs, keeps their answers, and counts both.
 
-    Args:
+    Attributes:
         fresh: take no kept answer.
         executor: what :meth:`side_by_side` submits to; without one it does one after the other.
         elsewhere: machines that do the jobs; None: this one does.
         waits: for when a job may begin, and told what stood still; None: nobody.
-
-    Attributes:
         count: jobs that were run.
         from_cache: answers that were kept by an earlier one.
         peak_memory_bytes: the most that one of them held.
         trace: notes every job, where there is one.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        say: Say,
-        *,
-        fresh: bool = False,
-        executor: Executor | None = None,
-        elsewhere: Workplace | None = None,
-        waits: Waits | None = None,
-    ) -> None:
-        self.store = store
-        self.say = say
-        self.fresh = fresh
-        self.count = 0
-        self.from_cache = 0
-        self.peak_memory_bytes = 0
-        self._executor = executor
-        self._elsewhere = elsewhere
-        self._waits = waits
-        self.trace: Recorder | None = None
+    store: Store
+    say: Say
+    _: KW_ONLY
+    fresh: bool = False
+    executor: Executor | None = None
+    elsewhere: Workplace | None = None
+    waits: Waits | None = None
+    count: int = 0
+    from_cache: int = 0
+    peak_memory_bytes: int = 0
+    trace: Recorder | None = None
 
     def call(
         self,
@@ -207,21 +198,21 @@ class Runner:
             if on_event:
                 on_event(event)
 
-        if self._elsewhere is None or job.here:
-            if self._waits is not None and not job.timed:
-                self._waits.await_quiet_end()
+        if self.elsewhere is None or job.here:
+            if self.waits is not None and not job.timed:
+                self.waits.await_quiet_end()
             with job.start(request) as worker:
                 answer = worker.result(limit_s, hear, of_silence=of_silence)
                 action.processor_s = worker.processor_s
                 return Done(answer, peak_memory_bytes=worker.peak_memory_bytes)
         try:
-            done = self._elsewhere.do(Work(job.module, to_wire(request), limit_s, of_silence, job.timed))
+            done = self.elsewhere.do(Work(job.module, to_wire(request), limit_s, of_silence, job.timed))
         except WorkerFailed as failed:
             for event in failed.events:
                 hear(event)
             raise
-        if done.stalled_s and self._waits is not None:
-            self._waits.stood_still(done.stalled_s)
+        if done.stalled_s and self.waits is not None:
+            self.waits.stood_still(done.stalled_s)
         for event in done.events:
             hear(event)
         return done
@@ -244,7 +235,7 @@ class Runner:
 
     def side_by_side(self, function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
         """A function that calls jobs, on several items at the same time; in order."""
-        return list((self._executor.map if self._executor else map)(function, items))
+        return list((self.executor.map if self.executor else map)(function, items))
 
 
 @contextmanager

@@ -1,20 +1,12 @@
-"""Asks the plugins, one by one: an exception belongs to its plugin and costs only that offer.
-
-What comes back is checked before anybody uses it; what does not fit becomes a :class:`Problem`.
-"""
+"""What plugins offer, each thing with its plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pluggy
-
-from optim._engine.plugins.guard import UnrulyError, limited
-from optim._engine.plugins.plugin import LoadedPlugin, PluginInfo, Problem
-from optim._engine.stdout import stdout_on_stderr
-from optim.errors import describe_exception
+from optim._engine.plugins.plugin import PluginInfo
 from optim.passes import Pass, Stage
 from optim.source_passes import AnyPass
 
@@ -60,55 +52,3 @@ class Offer:
 
 Check = Callable[[Any, PluginInfo], str]
 """Why a value that a hook returned cannot be used; empty where it can."""
-
-
-class HookCaller:
-    """Calls hooks and collects what went wrong."""
-
-    def __init__(self, manager: pluggy.PluginManager, plugins: Iterable[LoadedPlugin]) -> None:
-        self._manager = manager
-        self._infos = {plugin.name: plugin.info for plugin in plugins if plugin.implementation is not None}
-        self.problems: list[Problem] = []
-
-    def ask(self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object) -> list[Offer]:
-        """Returns what every plugin returns from a hook, as far as it is sound; by plugin name."""
-        offers = []
-        with stdout_on_stderr():
-            for info, items in self._answers(hook, arguments):
-                for item in items:
-                    defect = check(item, info)
-                    if defect:
-                        self.report(Problem(info, hook, defect, _subject(item)))
-                    else:
-                        offers.append(Offer(name_of(item), item, hook, info))
-        return offers
-
-    def report(self, problem: Problem) -> None:
-        """Remember a problem; the same one (a hook is asked for each target) only once."""
-        if problem not in self.problems:
-            self.problems.append(problem)
-
-    def _answers(self, hook: str, arguments: Mapping[str, object]) -> Iterator[tuple[PluginInfo, list[object]]]:
-        implementations = getattr(self._manager.hook, hook).get_hookimpls()
-        for implementation in sorted(implementations, key=lambda one: str(one.plugin_name)):
-            info = self._infos[implementation.plugin_name]
-            try:
-                with limited(info.name, hook):
-                    answer = implementation.function(*(arguments[name] for name in implementation.argnames))
-                    items = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else None
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # a plugin may raise anything
-                why = str(error) if isinstance(error, UnrulyError) else f"raised {describe_exception(error)}"
-                self.report(Problem(info, hook, why))
-                continue
-            if items is None:
-                kind = "None" if answer is None else f"something of type {type(answer).__name__}"
-                self.report(Problem(info, hook, f"returned {kind}, not a sequence"))
-            else:
-                yield info, items
-
-
-def _subject(item: object) -> str:
-    name = getattr(item, "name", "")
-    return name if isinstance(name, str) else ""

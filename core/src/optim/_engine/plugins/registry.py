@@ -1,9 +1,13 @@
-"""Everything the installed plugins offer: passes in their order, targets, backends, metrics, commands."""
+"""Everything the installed plugins offer: passes in their order, targets, backends, metrics, commands.
+
+Plugins are asked one by one: an exception belongs to its plugin and costs only that offer. What comes back is checked
+before anybody uses it; what does not fit becomes a :class:`Problem`.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -11,12 +15,11 @@ from typing import Any, TypeVar
 import pluggy
 
 from optim._engine.plugins import checks
-from optim._engine.plugins.contract import ENGINE_PARTS, new_manager
-from optim._engine.plugins.discovery import discover, plugin_failed
+from optim._engine.plugins.discovery import ENGINE_PARTS, discover, new_manager
 from optim._engine.plugins.guard import UnrulyError, limited
-from optim._engine.plugins.offers import Check, HookCaller, Offer, OfferedPass
+from optim._engine.plugins.offers import Check, Offer, OfferedPass
 from optim._engine.plugins.ordering import OrderedPass, order
-from optim._engine.plugins.plugin import EnginePart, LoadedPlugin, Problem, State
+from optim._engine.plugins.plugin import EnginePart, LoadedPlugin, PluginInfo, Problem, State
 from optim._engine.plugins.target_settings import configured, looking_at_device
 from optim._engine.stdout import stdout_on_stderr
 from optim.backend import Backend
@@ -79,11 +82,14 @@ class Registry:
 
     Attributes:
         plugins: every plugin found, also those that cannot be used.
+        problems: what was wrong with the offers asked for so far.
     """
 
     def __init__(self, manager: pluggy.PluginManager, plugins: Iterable[LoadedPlugin]) -> None:
         self.plugins = tuple(plugins)
-        self._hooks = HookCaller(manager, self.plugins)
+        self.problems: list[Problem] = []
+        self._manager = manager
+        self._infos = {plugin.name: plugin.info for plugin in self.plugins if plugin.implementation is not None}
         self._passes: list[tuple[Target, list[OfferedPass]]] = []
         self._named: dict[str, dict[str, Offer]] = {}
         self._seen: Callable[[Target], Target] = lambda target: target
@@ -91,11 +97,6 @@ class Registry:
     def look_elsewhere(self, seen: Callable[[Target], Target]) -> None:
         """Say from now on what targets are on another machine."""
         self._seen = seen
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What was wrong with the offers asked for so far."""
-        return tuple(self._hooks.problems)
 
     def offers(self, target: Target) -> list[OfferedPass]:
         """The passes of all stages for a target, by stage and then by name: not in the order they run."""
@@ -107,7 +108,7 @@ class Registry:
         found = [
             replace(offer, value=OfferedPass(offer.value, stage, offer.plugin))
             for stage in Stage
-            for offer in self._hooks.ask(stage.hook, partial(checks.pass_defect, stage), _name, target=target)
+            for offer in self._ask(stage.hook, partial(checks.pass_defect, stage), _name, target=target)
         ]
         passes = [offer.value for offer in self._without_rivals(found, "pass")]
         passes.sort(key=lambda offered: (tuple(Stage).index(offered.stage), offered.name))
@@ -196,14 +197,14 @@ class Registry:
         """What plugins offer of a kind by name; kinds are those of the hooks ``optim_KINDs``."""
         if kind not in self._named:
             check, name_of = _KINDS[kind]
-            found = self._hooks.ask(f"optim_{kind}s", check, name_of)
+            found = self._ask(f"optim_{kind}s", check, name_of)
             kept = {offer.name: offer for offer in self._without_rivals(found, kind)}
             self._named[kind] = dict(sorted(kept.items()))
         return self._named[kind]
 
     def looks_after_run(self) -> list[Offer]:
         """The functions that plugins have look at a finished run, by plugin."""
-        return self._hooks.ask("optim_after_run", checks.function_defect, str)
+        return self._ask("optim_after_run", checks.function_defect, str)
 
     def plugin(self, name: str) -> LoadedPlugin:
         """The plugin of that name, also if it cannot be used.
@@ -238,7 +239,7 @@ class Registry:
                 f"in a clone of optim: pip install ./{_FOLDERS[name]}",
             )
         if plugin.implementation is None:
-            raise plugin_failed(plugin, what)
+            raise _failed(plugin, what)
 
     def find_part(self, part: EnginePart[T]) -> T | None:
         """Makes what one of optim's own plugins does for core; None where no plugin does it."""
@@ -283,7 +284,7 @@ class Registry:
         owner = name.partition(".")[0] if is_pass else RESERVED_NAMES.get(kind, {}).get(name, "")
         plugin = self._found(owner)
         if is_pass and plugin is not None and plugin.implementation is None:
-            raise plugin_failed(plugin, what)
+            raise _failed(plugin, what)
         hooks = {stage.hook for stage in Stage} if is_pass else {f"optim_{kind}s"}
         for problem in self.problems:
             if problem.subject == name and problem.hook in hooks:
@@ -340,6 +341,46 @@ class Registry:
                 error.fix = "optim plugins doctor"
         raise error
 
+    def _ask(self, hook: str, check: Check, name_of: Callable[[Any], str], **arguments: object) -> list[Offer]:
+        """Returns what every plugin returns from a hook, as far as it is sound; by plugin name."""
+        offers = []
+        with stdout_on_stderr():
+            for info, items in self._answers(hook, arguments):
+                for item in items:
+                    defect = check(item, info)
+                    if defect:
+                        name = getattr(item, "name", "")
+                        subject = name if isinstance(name, str) else ""
+                        self._report(Problem(info, hook, defect, subject))
+                    else:
+                        offers.append(Offer(name_of(item), item, hook, info))
+        return offers
+
+    def _report(self, problem: Problem) -> None:
+        """Remember a problem; the same one (a hook is asked for each target) only once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _answers(self, hook: str, arguments: Mapping[str, object]) -> Iterator[tuple[PluginInfo, list[object]]]:
+        implementations = getattr(self._manager.hook, hook).get_hookimpls()
+        for implementation in sorted(implementations, key=lambda one: str(one.plugin_name)):
+            info = self._infos[implementation.plugin_name]
+            try:
+                with limited(info.name, hook):
+                    answer = implementation.function(*(arguments[name] for name in implementation.argnames))
+                    items = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else None
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a plugin may raise anything
+                why = str(error) if isinstance(error, UnrulyError) else f"raised {describe_exception(error)}"
+                self._report(Problem(info, hook, why))
+                continue
+            if items is None:
+                kind = "None" if answer is None else f"something of type {type(answer).__name__}"
+                self._report(Problem(info, hook, f"returned {kind}, not a sequence"))
+            else:
+                yield info, items
+
     def _without_rivals(self, offers: list[Offer], kind: str) -> list[Offer]:
         """The offers whose name nobody else uses; of the others only that of the plugin whose own name it begins with.
 
@@ -359,8 +400,14 @@ class Registry:
             else:
                 others = " and ".join(f"{rival.plugin} in {rival.hook}" for rival in rivals)
                 why = f"is also offered by {others}; neither is used"
-            self._hooks.report(Problem(offer.plugin, offer.hook, f"{kind} {offer.name} {why}", offer.name))
+            self._report(Problem(offer.plugin, offer.hook, f"{kind} {offer.name} {why}", offer.name))
         return kept
+
+
+def _failed(plugin: LoadedPlugin, what: str) -> OptimError:
+    """The error for what cannot be done because a plugin cannot be used."""
+    why = f"plugin {plugin.name} is {plugin.state}: {plugin.reason}"
+    return OptimError.usage("plugin-failed", what, why, f"optim plugins show {plugin.name}", plugin.info.release)
 
 
 def _may_be_of(kind: str, name: str, plugin: str) -> bool:

@@ -134,9 +134,9 @@ def why_none(measured: Sequence[MeasuredSet], limit: float, kept: str, seconds: 
         return f"it changes one node, and a repair would leave that {kept}"
     if not sets:
         return f"no set of nodes to leave {kept} was measured in {seconds:.0f} s"
-    count = "the set of nodes" if len(sets) == 1 else f"the nearest of {len(sets)} sets of nodes"
+    which = "the set of nodes" if len(sets) == 1 else f"the nearest of {len(sets)} sets of nodes"
     nearest = min(sets, key=lambda one: (max(one.drift, limit), one.keep))
-    told = f"{count} measured in {seconds:.0f} s leaves {nearest.keep} of {nearest.of} nodes {kept}"
+    told = f"{which} measured in {seconds:.0f} s leaves {nearest.keep} of {nearest.of} nodes {kept}"
     told += ", nearly all of the work," if nearest.drift <= limit else ""
     told += f" and drifts {nearest.drift:.3g}"
     return told if whole is None else f"{told}; with all nodes left {kept} the drift is {whole:.3g}"
@@ -351,7 +351,11 @@ class _Search:
             lower = choice.lowered(unit.names, self._refinable)
             if self._expected(lower) <= goal:
                 choice = lower
-        return min([choice, *self._stretches(units, goal)], key=self._prices.cost)
+        choices = [choice]
+        if self._costs is not None and self._asked.chained:
+            allowed = goal**2 - self._costs.ground**2
+            choices += (NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed))
+        return min(choices, key=self._prices.cost)
 
     def _steps_up(self, units: Sequence[Unit]) -> list[_StepUp]:
         """All steps up, those worth most first."""
@@ -384,13 +388,6 @@ class _Search:
             if left < 0:
                 return place
         return len(steps)
-
-    def _stretches(self, units: Sequence[Unit], goal: float) -> list[NodePrecisions]:
-        """Stretches of neighbours that hold by costs, with the costliest few beside them."""
-        if self._costs is None or not self._asked.chained:
-            return []
-        allowed = goal**2 - self._costs.ground**2
-        return [NodePrecisions(self._must | stretch) for stretch in stretches(units, allowed)]
 
     def _lower(self) -> None:
         """Measure groups of nodes one precision lower, halves of what does not hold; stops with the evaluations."""

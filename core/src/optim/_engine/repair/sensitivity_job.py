@@ -94,7 +94,9 @@ def _measured(probe: PassProbe, replay: Replay | None, whole: float, note: str, 
     units = find_units(known, drift_of, len(known) if probes > len(known) else GROUPS, probes)
     units = [*(Unit((name,), math.inf) for name in overflowing), *units]
     units.sort(key=lambda unit: -unit.cost)
-    points = _points(len(units), max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)))
+    steps = min(_CURVE_POINTS, max(2, int((1 - _SHARE_TO_COSTS) * seconds / each)), len(units))
+    # places from 0 to the number of units, denser at the beginning, where the curve is steep
+    points = sorted({round(len(units) * (i / max(1, steps)) ** 1.7) for i in range(steps + 1)})
     curve = tuple(_curve(units, known, drift_of, points))
     operators = {place.name: place.operator for place in find_places(probe.request.model.ir(), probe.nodes)}
     return Sensitivity(whole, ground, tuple(_described(units, replay, operators)), curve, replay is not None, note)
@@ -110,12 +112,6 @@ def _curve(
         overflows = any(math.isinf(unit.cost) for unit in units[point:])
         found.append((len(kept), math.inf if overflows else drift_of(frozenset(known) - kept)))
     return found
-
-
-def _points(count: int, most: int) -> list[int]:
-    """Places from 0 to ``count``, denser at the beginning, where the curve is steep."""
-    steps = min(_CURVE_POINTS, most, count)
-    return sorted({round(count * (i / max(1, steps)) ** 1.7) for i in range(steps + 1)})
 
 
 def _described(units: Sequence[Unit], replay: Replay | None, operators: Mapping[str, str]) -> list[NodeSensitivity]:

@@ -11,7 +11,8 @@ from optim._engine.gate.drift import worst_drift
 from optim._engine.jobs.candidate import Answer
 from optim._engine.search.front import points_of, tie_of
 from optim._engine.search.objective import Objective
-from optim._engine.search.rows import broken_bound, missing_rows, why_dropped, why_kept
+from optim._engine.search.plan import Planned
+from optim._engine.search.rows import broken_bound, missing_rows, step_of, why_dropped, why_kept
 from optim._engine.search.state import (
     ITSELF,
     Attempt,
@@ -299,6 +300,11 @@ class Board:
             self._by_chain[chain] = Attempt(step, on.chain)
             self.attempts.append(self._by_chain[chain])
         return self._by_chain[chain]
+
+    def rows_of_untried(self, passes: Iterable[Planned]) -> list[Attempt]:
+        """Opens a row for each pass that has none yet."""
+        tried = {attempt.step.pass_name for attempt in self.attempts}
+        return [self.open(step_of(one.offered), self.original) for one in passes if one.name not in tried]
 
     def pair(self, attempt: Attempt) -> tuple[Model, Model] | None:
         """What a step was given and what it made; None where nothing was made, or it is fed in another way."""

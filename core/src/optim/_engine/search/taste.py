@@ -32,8 +32,7 @@ FEW = 3
 costs a lane, and leaves the others fewer rounds."""
 
 TURN = 0.5
-"""Share of the time that is left, for a first look that leads, however slow the machine, or for one repair: with more,
-nothing is left to go on with."""
+"""Share of the time that is left, for one repair: with more, nothing is left to go on with."""
 
 DEAR = 0.1
 """Share of the search that one pass may take before it has shown a gain, to be asked or to be tried."""

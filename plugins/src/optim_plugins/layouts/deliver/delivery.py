@@ -21,13 +21,12 @@ from optim.engine.layouts import (
     Lock,
     Registry,
     Say,
-    disk_error,
     load_recipe_or_lock,
     of_several,
     read_export_file,
     read_session_file,
 )
-from optim.errors import OptimError
+from optim.errors import OptimError, disk_error
 from optim.layout import Result
 from optim.model import SessionConfig
 from optim.onnx import describe_model

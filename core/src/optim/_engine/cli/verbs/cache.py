@@ -11,19 +11,14 @@ from optim.cli_kit.output import echo, json_option, print_json, print_table
 from optim.errors import OptimError
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg]  # older clicks have no argument
-    """A number of bytes, with or without a unit."""
+def _size(ctx: click.Context, param: click.Parameter, text: str) -> int:
+    """The bytes in ``20GB``, ``500 MB`` or plain bytes."""
+    from optim._engine.goals.bounds import parse_amount
 
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """``20GB``, ``500 MB`` or plain bytes."""
-        from optim._engine.goals.bounds import parse_amount
-
-        size = parse_amount(str(value), "B")
-        if not size < math.inf:
-            self.fail(f"{value!r} is not a size; write 20GB, 500MB or bytes", param, ctx)
-        return int(size)
+    size = parse_amount(text, "B")
+    if not size < math.inf:
+        raise click.BadParameter(f"{text!r} is not a size; write 20GB, 500MB or bytes", ctx, param)
+    return int(size)
 
 
 @click.group
@@ -63,7 +58,7 @@ def show(as_json: bool) -> None:
 @cache.command
 @click.option(
     "--max-size",
-    type=_Size(),
+    callback=_size,
     default="20GB",
     show_default=True,
     metavar="SIZE",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optim._engine.cli.runtimes import on_runtimes, runtime_option
+from optim._engine.cli.request import on_runtimes, runtime_option
 from optim.cli_kit.names import TARGET_NAME
 from optim.cli_kit.options import (
     MODEL_PATH,

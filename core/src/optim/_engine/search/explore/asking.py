@@ -10,7 +10,6 @@ from optim._engine.graphs.node_lookup import no_such_node
 from optim._engine.jobs import offer
 from optim._engine.jobs.job import STARTING_S
 from optim._engine.jobs.runner import Event
-from optim._engine.plugins.offers import OfferedPass
 from optim._engine.search.deadline import LATER, Deadline
 from optim._engine.search.plan import Planned
 from optim._engine.search.state import Candidate, StepStatus
@@ -22,8 +21,6 @@ from optim.jobs.wire import from_wire
 _TOO_LATE = "search time ran out before all passes proposed candidates"
 
 _MORE = "give more with --search-seconds"
-
-_TOOK_ALL = f"{{who}} proposed no candidate within {{seconds:.3g}} s; {_MORE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +70,39 @@ class Asker:
         self._too_slow: dict[str, tuple[str, str]] = {}
         self._has_asked = False
 
-    def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[OfferedPass]) -> None:
+    def ask_side_by_side(self, candidates: Sequence[Candidate], passes: Sequence[Planned]) -> None:
         """Ask about several models at the same time; :meth:`ask` then knows the answers."""
         self._bench.runner.side_by_side(lambda candidate: self.ask(candidate, passes), candidates)
 
-    def ask(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, Proposals]:
+    def ask(self, candidate: Candidate, passes: Sequence[Planned]) -> dict[str, Proposals]:
         """What each pass offers for a model, by the pass's name."""
-        found: dict[str, Proposals] = {}
-        left = []
-        keys = self._keys(candidate, passes)
-        for offered in passes:
-            key = keys[offered.name]
+        runner, found = self._bench.runner, dict[str, Proposals]()
+        asked = [(one.offered, self._options(one), one.forced) for one in passes]
+        keys = self._bench.keys.offers(candidate, asked)  # plugins are as they are before they are asked
+        for name, key in keys.items():
             if key in self._asked_before:
-                found[offered.name] = self._asked_before[key]
-                continue
-            known = self._bench.runner.known(key, offer.PassOffer)
-            if known is None:
-                left.append(offered)
-            else:
-                found[offered.name] = _asked(known)
-        while left:
-            late = {offered.name: reason for offered in left if (reason := self._too_late(offered))}
+                found[name] = self._asked_before[key]
+            elif (known := runner.known(key, offer.PassOffer)) is not None:
+                found[name] = _asked(known)
+        while left := [one for one in passes if one.name not in found]:
+            late = {one.name: reason for one in left if (reason := self._too_late(one))}
             found |= {name: Proposals((), reason, ran_out=True) for name, reason in late.items()}
-            left = [offered for offered in left if offered.name not in late]
+            left = [one for one in left if one.name not in late]
             if not left:
                 break
             answers, broken = self._ask_once(candidate, left)
             for answer in answers:
-                offered = next(p for p in left if p.name == answer.name)
-                self._bench.runner.keep(keys[offered.name], answer)
-                found[answer.name] = self._asked_before[keys[offered.name]] = _asked(answer)
-                self._bench.runner.count += 1
+                runner.keep(keys[answer.name], answer)
+                runner.count += 1
+                found[answer.name] = self._asked_before[keys[answer.name]] = _asked(answer)
             if broken is not None:
                 self._bench.restore(candidate)
-                name, found[name] = broken[0], broken[1]
-                if broken[1].failure is not None and broken[1].failure.kind == "timeout":  # it would hang again
-                    self._asked_before[keys[name]] = broken[1]
-                if broken[1].ran_out:
-                    self._too_slow[next(one.plugin.name for one in left if one.name == name)] = name, broken[1].reason
-            left = [offered for offered in left if offered.name not in found]
+                culprit, said = broken
+                found[culprit.name] = said
+                if said.failure is not None and said.failure.kind == "timeout":  # it would hang again
+                    self._asked_before[keys[culprit.name]] = said
+                if said.ran_out:
+                    self._too_slow[culprit.offered.plugin.name] = culprit.name, said.reason
         self._has_asked = True
         return found
 
@@ -129,7 +120,7 @@ class Asker:
             named = settings.named_options(planned.name)
             if named is None or not (named.options or {}).get("keep") or named.carried or settings.component:
                 continue
-            asked = [self.ask(candidate, [planned.offered])[planned.name] for candidate in candidates]
+            asked = [self.ask(candidate, [planned])[planned.name] for candidate in candidates]
             unknown = [answer.unknown for answer in asked if answer.proposals]
             for name in unknown[0] if unknown else ():
                 if all(name in others for others in unknown):
@@ -137,13 +128,12 @@ class Asker:
                     raise no_such_node(name, near, planned.name, "the model and in what this run made of it")
 
     def _ask_once(
-        self, candidate: Candidate, passes: Sequence[OfferedPass]
-    ) -> tuple[list[offer.PassOffer], tuple[str, Proposals] | None]:
+        self, candidate: Candidate, passes: Sequence[Planned]
+    ) -> tuple[list[offer.PassOffer], tuple[Planned, Proposals] | None]:
         """The offers, and the pass that broke the subprocess or took all the time, with what is said of it."""
         bench = self._bench
         asked = [
-            offer.PassQuestion(offered.name, offered.plugin.name, self._options(offered), self._is_forced(offered))
-            for offered in passes
+            offer.PassQuestion(one.name, one.offered.plugin.name, self._options(one), one.forced) for one in passes
         ]
         request = offer.Request(
             model=candidate.model,
@@ -155,13 +145,13 @@ class Asker:
             goal=bench.aim,
         )
         answers: list[offer.PassOffer] = []
-        current = passes[0].name
-        seconds = self._seconds(named=any(map(self._is_forced, passes)))
+        current = passes[0]
+        seconds = self._seconds(named=any(one.forced for one in passes))
 
         def hear(event: Event) -> None:
             nonlocal current
             if event["event"] == "asking":
-                current = event["name"]
+                current = next(one for one in passes if one.name == event["name"])
             elif event["event"] == "offer":
                 answers.append(from_wire(offer.PassOffer, event["offer"]))
 
@@ -169,8 +159,8 @@ class Asker:
             bench.runner.follow(offer.JOB, request, hear, silence_s=seconds)
         except WorkerFailed as failed:
             if failed.kind == "timeout" and seconds < self._seconds(named=True):
-                release = next(one.plugin.release for one in passes if one.name == current)
-                reason = _TOOK_ALL.format(who=f"pass {current} ({release})", seconds=seconds)
+                who = f"pass {current.name} ({current.offered.plugin.release})"
+                reason = f"{who} proposed no candidate within {seconds:.3g} s; {_MORE}"
                 return answers, (current, Proposals((), reason, ran_out=True))
             return answers, (current, Proposals((), failed.reason, failed))
         return answers, None
@@ -181,34 +171,26 @@ class Asker:
         own = max(STARTING_S, DEAR * self._time.search_s)
         return most if named else min(most, own, max(0.0, self._time.before(LATER)) + self._time.grace_s)
 
-    def _too_late(self, offered: OfferedPass) -> str:
+    def _too_late(self, planned: Planned) -> str:
         """Why a pass is not asked: its plugin took its time, or none is left to try it; empty if it is asked.
 
         The first that are asked are asked whatever the time; settings are raced as long as the search goes on.
         """
-        if self._is_forced(offered) or not (self._has_asked or self._too_slow):
+        if planned.forced or not (self._has_asked or self._too_slow):
             return ""
-        if (known := self._too_slow.get(offered.plugin.name)) is not None:
+        plugin = planned.offered.plugin
+        if (known := self._too_slow.get(plugin.name)) is not None:
             slow, reason = known
-            used = f"{offered.plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
-            return reason if slow == offered.name else used
-        left = self._time.to_explore if offered.over_models.session_only else self._time.before(LATER)
+            used = f"{plugin.release} used up its time to propose candidates, for {slow}: {_MORE}"
+            return reason if slow == planned.name else used
+        left = self._time.to_explore if planned.pass_class.session_only else self._time.before(LATER)
         culprit = next((f": {reason}" for _, reason in self._too_slow.values()), f"; {_MORE}")
         return f"{_TOO_LATE}{culprit}" if left <= 0 else ""
 
-    def _keys(self, candidate: Candidate, passes: Sequence[OfferedPass]) -> dict[str, str]:
-        """What answers are kept under, by the pass's name; plugins are as they are before they are asked."""
-        asked = [(offered, self._options(offered), self._is_forced(offered)) for offered in passes]
-        return self._bench.keys.offers(candidate, asked)
-
-    def _options(self, offered: OfferedPass) -> dict[str, Any] | None:
+    def _options(self, planned: Planned) -> dict[str, Any] | None:
         """What the user gave; None where the pass is to propose."""
-        named = self._bench.settings.named_options(offered.name)
+        named = self._bench.settings.named_options(planned.name)
         return dict(named.options) if named and named.options is not None else None
-
-    def _is_forced(self, offered: OfferedPass) -> bool:
-        named = self._bench.settings.named_options(offered.name) is not None
-        return named or offered.name in self._bench.target.requires
 
 
 def _asked(answer: offer.PassOffer) -> Proposals:

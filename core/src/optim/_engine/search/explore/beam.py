@@ -1,4 +1,4 @@
-"""The beam: chains that go on from stage to stage, always with one that leaves a stage out.
+"""The beam: chains that go on from stage to stage.
 
 Stages are not independent: a fusion that is slower under the runtime's default settings may be the fastest under
 others, and the best quantized model may come from the unfused graph. So every stage is looked at through the first
@@ -17,7 +17,7 @@ from optim._engine.search.experience import of_run
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.first_looks import FirstLooks
 from optim._engine.search.explore.kernel_gains import KernelGains
-from optim._engine.search.explore.promise import BENEATH, GUESSES, Promises
+from optim._engine.search.explore.promise import GUESSES, Promises
 from optim._engine.search.explore.recall import Recall
 from optim._engine.search.measure.clock import Clock
 from optim._engine.search.measure.idle_settings import IdleSettings
@@ -116,7 +116,6 @@ class Beam:
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock)
         self.start = Measured(bench.original, ITSELF)
         self._looked: dict[str, Measured] = {}
-        self._together: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -162,8 +161,8 @@ class Beam:
         if not self._objective.is_latency:
             return start
         self._promises.note_latency([self.start, *looked])
-        self._together = looks.together
-        self.board.explored(self._together)
+        self._looked |= {item.digest: item for item in looks.together}
+        self.board.explored(looks.together)
         return start * math.exp(-self._promises.best_gain)
 
     def search(self) -> list[Measured]:
@@ -177,8 +176,8 @@ class Beam:
         for place, (stage, passes) in enumerate(self._legs):
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
-                run_out(self._legs[place:], self.board, self._bench.original)
-                looked = [*self._looked.values(), *self._together]
+                run_out((one for _, leg in self._legs[place:] for one in leg), self.board)
+                looked = list(self._looked.values())
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 # more settings for the best chain alone, each for itself: the race drops what is beaten
@@ -188,10 +187,7 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             self._promises.note_latency(ranking)
-            # what stages come to is not compared with it: it has a lossy step, and they may find better fusions
-            of_stage = [one for one in self._together if one.candidate.steps[-1].stage is stage]
-            ranking = self.board.joined(ranking, of_stage)
-            beam = self._select(ranking, beam, stage)
+            beam = self._select(ranking, stage)
         self._bench.teller.stage("", lambda: self.time.left)
         ranking = self.board.joined(ranking, looked)
         if self._objective.is_size:
@@ -228,7 +224,7 @@ class Beam:
 
     def leave(self) -> None:
         """Have the rows of all passes say that there was no time for them."""
-        run_out(self._legs, self.board, self._bench.original)
+        run_out(self._plan.passes, self.board)
 
     def _is_over(self, passes: Sequence[Planned]) -> bool:
         """Whether the time is over before a stage, and first looks found something that may be delivered."""
@@ -243,8 +239,7 @@ class Beam:
         self._expander.begin(str(stage), f"stage {stage}")
         self._asker.require_kept_nodes([parent.candidate for parent in beam], passes)
         later = [planned for _, leg in self._legs[len(self._legs) - self._legs_left + 1 :] for planned in leg]
-        share = share_of_later(passes, later, self._promises, for_size=self._objective.is_size)
-        with self.time.leaving(share):
+        with self.time.leaving(share_of_later(passes, later) if self._objective.is_size else 0.0):
             grown = self._grow(passes, beam)
         if not grown.candidates:  # what was named did not hold in its share of the time
             forced = [planned.name for planned in passes if planned.forced]
@@ -266,7 +261,7 @@ class Beam:
         """Tries the passes of a stage on every candidate of the beam."""
         first = slots(passes)[0]
         if first[0].pass_class.role is not Role.ENABLE and len(beam) > 1:
-            self._asker.ask_side_by_side([parent.candidate for parent in beam], [planned.offered for planned in passes])
+            self._asker.ask_side_by_side([parent.candidate for parent in beam], passes)
         pools = [(parent, self._expander.expand(parent.candidate, passes)) for parent in beam]
         candidates = unique([candidate for _, pool in pools for candidate in pool])
         return Grown(candidates, {candidate.digest: parent for parent, pool in reversed(pools) for candidate in pool})
@@ -311,7 +306,7 @@ class Beam:
     def _variants(self, candidates: Sequence[Candidate], stage: Stage) -> dict[str, list[Candidate]]:
         """Each candidate, by its digest, under the first settings that the tune stage proposes for it."""
         tune = self._plan.stages.get(Stage.TUNE, ())[:1] if stage is not Stage.TUNE else ()
-        looking = [planned.offered for planned in tune if planned.pass_class.session_only]
+        looking = [planned for planned in tune if planned.pass_class.session_only]
         if looking:
             self._asker.ask_side_by_side(candidates, looking)
 
@@ -362,17 +357,12 @@ class Beam:
         if self._objective.is_latency and ratio and without:
             self._promises.note_ratio(candidate.steps[-1], ratio / without)
 
-    def _select(self, ranking: Sequence[Measured], beam: Sequence[Measured], stage: Stage) -> list[Measured]:
-        """The best chains, and with them the best that leaves the stage out."""
+    def _select(self, ranking: Sequence[Measured], stage: Stage) -> list[Measured]:
+        """The best chains, and with them the best that only makes way for later stages."""
         ready = [
             item for item in ranking if not item.candidate.steps or item.candidate.steps[-1].role is not Role.ENABLE
         ]
-        chosen = list(ready[: self._bench.settings.beam])
-        if stage is Stage.FUSE and self._objective.is_latency and self._promises.has_later:
-            chosen = leading(ready, self._bench.settings.beam, self._looked.values())
-        before = {parent.digest for parent in beam}
-        if all(item.digest not in before for item in chosen):
-            chosen += [item for item in ranking if item.digest in before][:1]
+        chosen = ready[: self._bench.settings.beam]
         enabling = [item for item in ranking if item.candidate.steps and item.candidate.steps[-1].role is Role.ENABLE]
         if stage is not Stage.POST_PROCESS:
             chosen += [one for one in enabling[:1] if one not in chosen and one.candidate.steps[-1].stage is stage]
@@ -396,27 +386,6 @@ class Beam:
             attempt.not_here = left_out.not_here
 
 
-def leading(ready: Sequence[Measured], most: int, looked: Iterable[Measured]) -> list[Measured]:
-    """Returns those that lead the stages that make a model smaller: the fastest fusion, then what is best.
-
-    Attention with its projections taken in is the faster in floats, and none of these can be quantized. Where one is
-    both, what may be fastest for all that its interval says goes on beside it: on a busy machine a first look had a
-    fusion at 1.07 [0.78, 1.12] that takes a tenth off 8 bits.
-
-    Args:
-        ready: what may go on, the best first.
-        most: so many at most.
-        looked: at first: a fusion of the original may be the fastest.
-    """
-    there = {item.digest for item in ready}
-    fused = [item for item in looked if item.digest not in there and item.candidate.steps]
-    fused = [item for item in fused if all(step.stage is Stage.FUSE for step in item.candidate.steps)]
-    timed = sorted((item for item in (*ready, *fused) if item.lane.ratio is not None), key=lambda item: item.ratio or 1)
-    may_lead = sorted(timed, key=lambda item: item.lane.ratio.low if item.lane.ratio is not None else 1)
-    order = {item.digest: item for item in (*timed[:1], *ready[:1], *may_lead, *ready)}
-    return list(order.values())[:most]
-
-
 def within_reach(board: Board, items: Iterable[Measured]) -> list[Measured]:
     """Returns those that may lead the next stage: with a goal of long rounds none that is far behind the best.
 
@@ -432,20 +401,10 @@ def within_reach(board: Board, items: Iterable[Measured]) -> list[Measured]:
     return [item for item, figure in pairs if figure <= furthest or math.isinf(figure)]
 
 
-def share_of_later(own: Sequence[Planned], later: Sequence[Planned], promises: Promises, *, for_size: bool) -> float:
-    """The share of the time for candidates that a stage leaves to those after it, 0..1.
-
-    If size is the goal, lossy stages have it: they make a model small. Else stages have it that gain more than this one
-    and start anew from each fusion.
-    """
-    if for_size:
-        lossy_later = any(planned.pass_class.lossy for planned in later)
-        return LEFT_FOR_LATER if lossy_later and not any(planned.pass_class.lossy for planned in own) else 0.0
-    if any(planned.forced for planned in own):
-        return 0.0
-    anew = [one for one in later if one.offered.stage in BENEATH and promises.holds(one.name)]
-    best = max(map(promises.of_pass, own), default=0.0)
-    return LEFT_FOR_LATER if max(map(promises.of_pass, anew), default=0.0) > best else 0.0
+def share_of_later(own: Sequence[Planned], later: Sequence[Planned]) -> float:
+    """The share of the time for candidates that a stage leaves to lossy ones, which make a model small; 0..1."""
+    own_lossy, later_lossy = (any(planned.pass_class.lossy for planned in passes) for passes in (own, later))
+    return LEFT_FOR_LATER if later_lossy and not own_lossy else 0.0
 
 
 def untried(attempts: Iterable[Attempt]) -> list[str]:
@@ -471,12 +430,8 @@ def why_no_more(names: Sequence[str], time: Deadline) -> str:
     return f"; no time for a candidate of {some_of(names, 3)} (about --search-seconds {enough_s} would do)"
 
 
-def run_out(legs: Sequence[tuple[Stage, Sequence[Planned]]], board: Board, candidate: Candidate) -> None:
+def run_out(passes: Iterable[Planned], board: Board) -> None:
     """Have what was not tried say that time ran out, and passes of which nothing was."""
-    for attempt in board.attempts:
-        if attempt.status is StepStatus.SKIPPED and not attempt.reason and attempt.drift is None:
-            attempt.run_out(OUT_OF_TIME)
-    tried = {attempt.step.pass_name for attempt in board.attempts}
-    for planned in (planned for _, those in legs for planned in those):
-        if planned.name not in tried:
-            board.open(step_of(planned.offered), candidate).run_out(OUT_OF_TIME)
+    open_rows = [one for one in board.attempts if one.status is StepStatus.SKIPPED and not one.reason]
+    for attempt in (*(one for one in open_rows if one.drift is None), *board.rows_of_untried(passes)):
+        attempt.run_out(OUT_OF_TIME)

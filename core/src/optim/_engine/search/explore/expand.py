@@ -90,7 +90,7 @@ class Expander:
         Settings that change nothing for it are left out.
         """
         chosen = [planned for planned in passes if planned.pass_class.session_only]
-        asked = self.asker.ask(candidate, [planned.offered for planned in chosen]) if chosen else {}
+        asked = self.asker.ask(candidate, chosen) if chosen else {}
         found = [
             candidate.after(step_of(planned.offered, one.options), one.result)
             for planned in chosen
@@ -113,7 +113,7 @@ class Expander:
 
         That is the candidate itself where what the target requires has nothing left to do on it.
         """
-        asked = self.asker.ask(candidate, [planned.offered for planned in slot])
+        asked = self.asker.ask(candidate, slot)
         asked_for: list[Candidate] = []
         tuned: list[tuple[Candidate, Attempt]] = []
         wanted: list[Guess] = []
@@ -135,7 +135,7 @@ class Expander:
                 if reason:
                     continue
                 if broke:
-                    wanted += self._as_repaired_elsewhere(one)
+                    wanted += self._as_repaired(one)
                 elif result is None or (planned.pass_class.lossy and result.changed):
                     wanted.append(one)  # lossy settings are compared as graphs are
                 elif not result.changed:
@@ -167,8 +167,8 @@ class Expander:
     def guess(self, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
         """Opens a row for the first of some proposals, and notes what its kernels promise; what must hold is tried."""
         attempt = self._board.open(step_of(planned.offered, proposals[0].options), parent)
-        if not planned.forced:
-            self.expect(attempt.step, proposals[0])
+        if not planned.forced and (gain := self.kernels.gain(proposals[0].kernels)) is not None:
+            self.promises.expect(attempt.step, gain)
         return Guess(planned, parent, attempt, tuple(proposals[1:]))
 
     def step(self, one: Guess, seconds: float) -> Candidate | None:
@@ -193,8 +193,8 @@ class Expander:
         attempt.unchanged = attempt.unchanged or answer.status is StepStatus.NOT_APPLICABLE
         return Guess(planned, candidate, attempt)
 
-    def _as_repaired_elsewhere(self, one: Guess) -> list[Guess]:
-        """The step with the options that it held with on another chain; nothing where nobody knows any."""
+    def _as_repaired(self, one: Guess) -> list[Guess]:
+        """The step with the options that a repair found, at its first look or on another chain; nothing if none did."""
         options = self.repairs.repaired_as.get(one.attempt.step.key)
         if options is None:
             return []
@@ -202,12 +202,6 @@ class Expander:
         left = f"what a repair on another chain leaves {one.planned.pass_class.kept}"
         again.attempt.notes = again.attempt.notes or (left,)
         return [again]
-
-    def expect(self, step: Step, proposal: Proposal) -> None:
-        """Note what the kernels of a proposal promise at best."""
-        gain = self.kernels.gain(proposal.kernels)
-        if gain is not None:
-            self.promises.expect(step, gain)
 
     def _apply(self, wanted: Sequence[Guess]) -> list[Candidate]:
         """Returns the candidates that hold; for a pass without one, its closest, repaired."""
@@ -289,7 +283,7 @@ class Expander:
             if attempt.step.lossy and new.drift.relative_error > limit:
                 self._broken[attempt.step.key] = candidate.digest, f"on another chain: {objection}"
             return None
-        self.promises.note_held(attempt.step)
+        self.promises.note_held(attempt.step.pass_name)
         self.promises.note_run(candidate, attempt.step, tried.answer.run_s, self._bench.prepared.least_run_s)
         return new
 

@@ -30,7 +30,7 @@ from optim._engine.search.measure.clock import LOOK_S, Clock
 from optim._engine.search.plan import Plan, Planned
 from optim._engine.search.select.repair import Guess
 from optim._engine.search.state import ITSELF, Candidate, Measured, Step, StepStatus, unique
-from optim._engine.search.taste import DIFFER, FEW, SURPRISE, TOO_LITTLE, TURN
+from optim._engine.search.taste import DIFFER, FEW, TOO_LITTLE
 from optim.goal import Basis
 from optim.passes import Role, Stage
 
@@ -111,10 +111,10 @@ class FirstLooks:
         held = [one.candidate for one in found if one.holds and _begins_with(one.candidate, whole)]
         right = [items[one.digest] for one in [*named, *held] if one.digest in items]
         right += [Measured(one) for one in (*named, *held) if one.digest not in items]
-        for one in found:
-            if one.holds:
-                self._board[one.candidate].hoped = self._hoped(one, ratios, start)
-        new = self.repaired(found, lambda one: self._hoped(one, ratios, start), start)
+        for one in found:  # what was not timed, as on a busy machine, goes by what it promises
+            promised = start * math.exp(-self._promises.gain(one.attempt.step))
+            self._board[one.candidate].hoped = ratios.get(one.candidate.digest, promised)
+        new = self.repaired(found, start)
         return right + [Measured(one) for one in new if _begins_with(one, whole)]
 
     def _together(self, plan: Plan, held: Sequence[Measured]) -> list[Measured]:
@@ -165,10 +165,6 @@ class FirstLooks:
     def _ratios(self, items: Mapping[str, Measured]) -> dict[str, float]:
         return {digest: ratio for digest, item in items.items() if (ratio := self._ratio(item)) is not None}
 
-    def _hoped(self, one: Look, ratios: Mapping[str, float], start: float) -> float:
-        """The ratio of what was timed; what was not, as on a busy machine, goes by what it promises."""
-        return ratios.get(one.candidate.digest, start * math.exp(-self._promises.gain(one.attempt.step)))
-
     def _ratio(self, item: Measured) -> float | None:
         """What the goal makes small, to the original's; None where it has no figure."""
         if self._objective.is_latency:
@@ -215,8 +211,8 @@ class FirstLooks:
             candidate = one.parent.after(one.attempt.step, one.tried.answer.result, one.tried.answer.size_bytes)
         return Look(one.planned, one.parent, one.attempt, one.others, one.tried, candidate=candidate, holds=holds)
 
-    def repaired(self, found: Sequence[Look], ratio: Callable[[Look], float], start: float) -> list[Candidate]:
-        """Returns what holds in place of guesses that are faster than anything that holds, the best per second first.
+    def repaired(self, found: Sequence[Look], start: float) -> list[Candidate]:
+        """Returns what holds in place of guesses that are faster than anything that holds, what promises most first.
 
         A proposal is applied and compared once, a repair many times, and what keeps more of its accuracy by itself
         leaves less to repair. So the other proposals of a pass come first; of what is still beyond the budget the
@@ -224,59 +220,53 @@ class FirstLooks:
 
         Args:
             found: all looks.
-            ratio: of one, measured or hoped.
-            start: that of the original.
+            start: latency ratio of the original.
         """
-        held = min((ratio(one) for one in found if one.holds), default=start)
+        held = min((self._hoped(one) for one in found if one.holds), default=start)
         results: list[Candidate] = []
         broken = [one for one in found if not one.holds]
-        for place, one in enumerate(sorted(broken, key=lambda one: self._for_each_second(one, ratio(one)))):
-            if ratio(one) >= min(held, start / DIFFER):
-                continue
-            if place >= FEW:  # stages repair what else is near
-                self._repairs.leave(one)
+        for one in sorted(broken, key=self._left_by_repair):
+            hoped = self._hoped(one)
+            if hoped >= min(held, start / DIFFER):
                 continue
             guesses = [self._expander.guess(one.planned, one.parent, [proposal]) for proposal in one.others[:FEW]]
             unbroken = self._expander.unbroken(guesses)
             others = self._looks(unbroken, lambda _: self._time.for_candidate())
             new = [other.candidate for other in others if other.holds]
-            held = min([held, *(self._expected(one, made, ratio) for made in new)])
+            held = min([held, *(self._expected(one, made) for made in new)])
             results += new
-            if held <= ratio(one):
+            if held <= hoped:
                 continue
-            broken_too = [look for look in (one, *others) if not look.holds]
-            faster = [look for look in broken_too if self._hoped_of(one, look.attempt.step, ratio) < start / DIFFER]
+            still = [look for look in (one, *others) if not look.holds]
+            faster = [look for look in still if self._hoped(one, look.attempt.step) < start / DIFFER]
             near = self._repairs.closest(faster)
             if near is None or len(unbroken) < len(guesses):  # a nearer one was found on another chain
                 self._repairs.leave(one)
-                continue
-            left = self._left_by_repair(near, self._hoped_of(one, near.attempt.step, ratio))
-            if results and left >= SURPRISE * held:  # little of the gain would stay
-                self._repairs.leave(near)
             elif (made := self._repairs.repair(near)) is not None:
-                held = min(held, self._expected(one, made, ratio))
+                held = min(held, self._expected(one, made))
                 results.append(made)
         return results
 
-    def _for_each_second(self, one: Look, ratio: float) -> float:
-        """The logarithm of the ratio to expect, by the seconds of the pass; other proposals may need no repair."""
-        left = ratio if one.others else self._left_by_repair(one, ratio)
-        return math.log(max(left, 0.01)) / max(one.attempt.seconds, 0.1)
+    def _left_by_repair(self, one: Look) -> float:
+        """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift.
 
-    def _left_by_repair(self, one: Guess, ratio: float) -> float:
-        """The ratio that a repair is expected to leave: as much of the gain as the limit is of the drift."""
-        gained = min(1.0, self._repairs.aim(one.tried) / one.drift) if one.drift else 1.0
-        return 1.0 - gained * (1.0 - ratio)
+        Another proposal of the same pass may need no repair.
+        """
+        hoped = self._hoped(one)
+        if one.others or not one.drift:
+            return hoped
+        return 1.0 - min(1.0, self._repairs.aim(one.tried) / one.drift) * (1.0 - hoped)
 
-    def _expected(self, one: Look, made: Candidate, ratio: Callable[[Look], float]) -> float:
+    def _expected(self, one: Look, made: Candidate) -> float:
         """Notes and returns the ratio to expect of what is there in place of a look, by that of the look."""
-        hoped = self._board[made].hoped = self._hoped_of(one, made.steps[-1], ratio)
+        hoped = self._board[made].hoped = self._hoped(one, made.steps[-1])
         return hoped
 
-    def _hoped_of(self, one: Look, step: Step, ratio: Callable[[Look], float]) -> float:
-        """The ratio of a look with another step of its pass in its place, by what the two promise."""
-        gain = self._promises.gain
-        return ratio(one) * math.exp(gain(one.attempt.step) - gain(step))
+    def _hoped(self, one: Look, step: Step | None = None) -> float:
+        """The ratio of a look; with another step of its pass in its place, by what the two promise."""
+        hoped, gain = self._board[one.candidate].hoped, self._promises.gain
+        assert hoped is not None
+        return hoped * math.exp(gain(one.attempt.step) - gain(step)) if step is not None else hoped
 
     def _left(self, share: float) -> float:
         """Seconds of a share of the time for first looks that are left; below zero when they are over."""
@@ -287,14 +277,6 @@ class FirstLooks:
         """Seconds for a candidate that has its first look; 0 when their time is over."""
         left = self._left(_TRIES)
         return min(self._time.timeout_s, left + self._time.grace_s) if left > 0 else 0.0
-
-    def _seconds(self, place: int, leading: int, *, whole: bool = False) -> float:
-        """A third of the search, or the whole where nothing is timed; the leading ones whatever the time."""
-        if whole:
-            return max(self._time.for_candidate(), self._time.grace_s if place < leading else 0.0)
-        if place >= leading or self._time.is_up:  # what cannot be proven any more need not be found
-            return self._for_looks
-        return max(self._for_looks, self._time.grace_s, TURN * self._time.for_candidate())
 
     def _try(
         self, passes: Sequence[Planned], before: Mapping[str, Candidate], sizes: Mapping[str, float] | None = None
@@ -309,7 +291,7 @@ class FirstLooks:
         guesses: list[Guess] = []
         for parent in unique(before[planned.name] for planned in passes):
             behind = [planned for planned in passes if before[planned.name].digest == parent.digest]
-            asked = self._expander.asker.ask(parent, [planned.offered for planned in behind])
+            asked = self._expander.asker.ask(parent, behind)
             for planned in behind:
                 answer = asked[planned.name]
                 if answer.changing:
@@ -320,7 +302,13 @@ class FirstLooks:
         order = sorted(guesses, key=lambda one: -(sizes[one.planned.name] if sizes else self._per_second(one)))
         leading = leading_of([one.planned for one in order], [one.planned for one in guesses], gains)
         order.sort(key=lambda one: leading.index(one.planned) if one.planned in leading else len(leading))
-        looks = self._looks(order, lambda place: self._seconds(place, len(leading), whole=bool(sizes)))
+
+        def seconds(place: int) -> float:
+            """A third of the search, or the whole where nothing is timed; the leading ones whatever the time."""
+            least_s = self._time.grace_s if place < len(leading) else 0.0
+            return max(least_s, self._time.for_candidate() if sizes else self._for_looks)
+
+        looks = self._looks(order, seconds)
         return [
             look
             for look in looks
@@ -348,7 +336,7 @@ class FirstLooks:
 
     def _after(self, parent: Candidate, planned: Planned) -> Candidate | None:
         """A chain with the first guess of one more pass, repaired if need be."""
-        answer = self._expander.asker.ask(parent, [planned.offered])[planned.name]
+        answer = self._expander.asker.ask(parent, [planned])[planned.name]
         if not answer.changing:
             declines = answer.status is StepStatus.NOT_APPLICABLE and not answer.proposals
             return parent if declines and not planned.is_named else None
@@ -382,7 +370,7 @@ class FirstLooks:
 
     def _best_guess(self, parent: Candidate, passes: Sequence[Planned]) -> list[Look]:
         """The first guess of the pass that promises most on a chain; nothing where none promises enough."""
-        asked = self._expander.asker.ask(parent, [planned.offered for planned in passes])
+        asked = self._expander.asker.ask(parent, passes)
         some = [planned for planned in passes if asked[planned.name].changing]
         best = max(some, key=self._promises.of_pass, default=None)
         if best is None or self._promises.of_pass(best) < TOO_LITTLE:

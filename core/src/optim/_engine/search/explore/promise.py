@@ -43,7 +43,7 @@ class Promises:
         self._calibrating = frozenset(calibrating)
         self._gained: dict[StepKey, float] = {}
         self._seconds: dict[str, float] = {}
-        self._held: dict[StepKey, Step] = {}
+        self._held: set[str] = set()
         self._expected: dict[StepKey, float] = {}
         self._latency: dict[str, float] = {}
 
@@ -69,9 +69,9 @@ class Promises:
             if item.ratio is not None:
                 self._latency[item.digest] = min(item.ratio, self._latency.get(item.digest, math.inf))
 
-    def note_held(self, step: Step) -> None:
-        """Notes that a candidate with a step is right."""
-        self._held[step.key] = step
+    def note_held(self, name: str) -> None:
+        """Notes that a candidate of a pass is right."""
+        self._held.add(name)
 
     def note_seconds(self, name: str, seconds: float) -> None:
         """Notes what a candidate of a pass took, where it was not known already."""
@@ -96,10 +96,6 @@ class Promises:
         best = _most(self._expected, step.pass_name)
         return gained - (best - expected if best is not None and expected is not None else 0.0)
 
-    def holds(self, name: str) -> bool:
-        """Whether a candidate of a pass is right."""
-        return any(held == name for held, _ in self._held)
-
     def of_pass(self, planned: Planned) -> float:
         """The gain to expect of a pass with the options that suit the model best."""
         found = (_most(gains, planned.name) for gains in (self._gained, self._expected))
@@ -117,11 +113,6 @@ class Promises:
         if math.log(SURPRISE * best / expected) >= TOO_LITTLE:
             return ""
         return f"expected latency ratio about {expected:.2f}, and the best so far has {best:.2f}"
-
-    @property
-    def has_later(self) -> bool:
-        """Whether a step that makes another model of what fusions leave holds, and gains."""
-        return any(one.stage in BENEATH and self._gained.get(key, 0.0) > TOO_LITTLE for key, one in self._held.items())
 
     @property
     def best_gain(self) -> float:
@@ -144,7 +135,7 @@ class Promises:
         """Returns why a pass is tried on no further chain, in one sentence; empty where nothing speaks against it."""
         name = planned.name
         gain, seconds = _most(self._gained, name), self._seconds.get(name, 0.0)
-        useless = gain <= math.log(DIFFER) if gain is not None else not self.holds(name)
+        useless = gain <= math.log(DIFFER) if gain is not None else name not in self._held
         if seconds > DEAR * self._search_s and useless:
             found = "led to no valid model" if gain is None else f"latency ratio {math.exp(-gain):.2f}"
             return (

@@ -126,11 +126,8 @@ class Recall:
 
     def skip(self, why: str) -> None:
         """Has the rows of all passes that were not tried say why."""
-        tried = {attempt.step.pass_name for attempt in self._board.attempts}
-        for planned in self._plan.passes:
-            if planned.name not in tried:
-                row = self._board.open(step_of(planned.offered), self._board.original)
-                row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
+        for row in self._board.rows_of_untried(self._plan.passes):
+            row.settle(StepStatus.SKIPPED, f"not tried: {why}; --no-cache tries it")
 
     def keep(self, winner: Measured | None) -> None:
         """Has later runs know what won; a result that only prepares tells them nothing."""

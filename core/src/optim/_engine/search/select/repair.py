@@ -143,6 +143,10 @@ class Repairs:
         """Returns the closest of the candidates that broke the budget and can be repaired."""
         return min(filter(self.is_near, tried), key=lambda one: one.drift, default=None)
 
+    def leave(self, one: Guess) -> None:
+        """Note what may be repaired with more time."""
+        self.near[one.key] = one
+
     def repair(self, one: Guess) -> Candidate | None:
         """Returns a candidate beyond the budget with nodes left in float, if it holds then; once for each."""
         if one.key not in self._found:
@@ -151,10 +155,6 @@ class Repairs:
         if self._found[one.key] is not None:
             self.near.pop(one.key, None)
         return self._found[one.key]
-
-    def leave(self, one: Guess) -> None:
-        """Note what may be repaired with more time."""
-        self.near[one.key] = one
 
     def repair_on(self, is_wanted: Callable[[Guess], bool]) -> Candidate | None:
         """Returns what a repair finds in all the time but the least proof, of what was smallest before it first."""
@@ -170,18 +170,14 @@ class Repairs:
         return None
 
     def _repair(self, one: Guess) -> Candidate | None:
-        """Tries the candidate with as many nodes left in float as the budget takes; returns it if it holds.
-
-        The report gets a row for it, or the reason why there is none.
-        """
-        broken, offered = one.attempt, one.planned.offered
-        seconds, most_s = self._time.before(LATER), self._time.most_for_repair(broken.seconds)
-        repair = self._find(one.application, one.tried, broken, self.aim(one.tried), (seconds * TURN, most_s))
-        if repair is None:
+        """Tries the candidate with as many nodes left in float as the budget takes; returns it if it holds."""
+        broken = one.attempt
+        within_s = TURN * self._time.before(LATER), self._time.most_for_repair(broken.seconds)
+        step = self._find(one.application, one.tried, broken, self.aim(one.tried), within_s)
+        if step is None:
             return None
-        options = self.repaired_as[broken.step.key] = _keeping(broken.step, repair)
-        again = Guess(one.planned, one.parent, self._board.open(step_of(offered, options), one.parent))
-        again.attempt.notes = (repair.text(offered.over_models.kept),)
+        self.repaired_as[broken.step.key] = step.options
+        again = Guess(one.planned, one.parent, self._board.open(step, one.parent))
         named_s = self._time.for_candidate(named=True) if one.planned.forced else 0.0
         seconds = max(named_s, self._time.for_reapplying)
         return self._judge(replace(again, tried=self._bench.try_one(again.application, seconds)))
@@ -193,33 +189,44 @@ class Repairs:
         row: Attempt,
         limit: float,
         within_s: tuple[float, float],
-        seen: str = "",
-    ) -> Repair | None:
-        """Returns what a repair finds for a candidate; its row says why that is nothing, or not worth it.
+        why: str = "",
+    ) -> Step | None:
+        """Returns the step with more nodes left alone, which has a row; else the row of the candidate says why not.
 
         Args:
-            trial: that candidate.
+            trial: the candidate, whose last step it is.
             tried: what came of it.
             row: of the candidate.
             limit: the drift to aim at.
             within_s: seconds to begin further sets in, and at most.
-            seen: where the candidate was seen to be beyond the budget.
+            why: what rows say that it is done for.
         """
         kept, began = trial.offered.over_models.kept, self._time.now()
-        measured: list[MeasuredSet] = []
+        not_repaired = f"not repaired {why}".rstrip()
         if min(within_s) <= (0.0 if self._time.must else _LEAST * row.seconds):
-            row.unrepaired = f"not repaired{seen}: no search time left"
+            row.unrepaired = f"{not_repaired}: no search time left"
             return None
+        measured: list[MeasuredSet] = []
         try:
-            repair, why = self._measure(trial, tried, limit, within_s, measured), ""
+            repair, reason = self._measure(trial, tried, limit, within_s, measured), ""
         except WorkerFailed as failed:
             error = failed.error
-            repair, why = None, f"{error.what}: {error.cause}" if error else failed.reason
-        if repair is not None and repair.work <= MOST_WORK_KEPT:
-            return repair
-        why = f"{repair.work:.0%} of the work would stay {kept}" if repair is not None else why
-        row.unrepaired = f"not repaired{seen}: {why or why_none(measured, limit, kept, self._time.now() - began)}"
-        return None
+            repair, reason = None, f"{error.what}: {error.cause}" if error else failed.reason
+        if repair is None or repair.work > MOST_WORK_KEPT:
+            if repair is not None:
+                reason = f"{repair.work:.0%} of the work would stay {kept}"
+            reason = reason or why_none(measured, limit, kept, self._time.now() - began)
+            row.unrepaired = f"{not_repaired}: {reason}"
+            return None
+        if not (repair.keep or repair.finer):
+            return None
+        # a node that is left alone is in no other precision
+        options = {**row.step.options, "keep": [*row.step.options["keep"], *repair.keep]}
+        if "finer" in options:
+            options["finer"] = [*(name for name in options["finer"] if name not in repair.keep), *repair.finer]
+        step = step_of(trial.offered, options)
+        self._board.open(step, trial.candidate).notes = (f"{why} {repair.text(kept)}".lstrip(),)
+        return step
 
     def _measure(
         self,
@@ -229,9 +236,7 @@ class Repairs:
         within_s: tuple[float, float],
         measured: list[MeasuredSet],
     ) -> Repair | None:
-        """Returns the nodes that a candidate must leave alone; None where no set of them holds and gains anything.
-
-        For its arguments see :meth:`_find`; ``measured`` gets the sets that were measured.
+        """Returns the nodes that a candidate must leave alone, if a set of them holds; ``measured`` gets all sets.
 
         Raises:
             WorkerFailed: the repair failed before it had measured a set that holds.
@@ -333,22 +338,11 @@ class Repairs:
         tried = self._bench.try_one(trial, self._time.for_reapplying)
         if tried.answer is None:
             return None
-        kept, row = trial.offered.over_models.kept, self._board.open(step, before)
-        within_s = seconds, self._time.most_for_repair(tried.seconds)
-        repair = self._find(trial, tried, row, aim, within_s, f" {why}")
-        if repair is None or not (repair.keep or repair.finer):
+        row, within_s = self._board.open(step, before), (seconds, self._time.most_for_repair(tried.seconds))
+        repaired = self._find(trial, tried, row, aim, within_s, why)
+        if repaired is None:
             return None
-        repaired = step_of(trial.offered, _keeping(step, repair))
         count = len(repaired.options["keep"])
         nodes = "1 node" if count == 1 else f"{count} nodes"
-        self._board.open(repaired, before).notes = (f"{why} {repair.text(kept)}",)
-        row.notes = (*row.notes, f"repaired {why}, with {nodes} left {kept}")
+        row.notes = (*row.notes, f"repaired {why}, with {nodes} left {trial.offered.over_models.kept}")
         return self._chains.apply([repaired, *candidate.steps[place + 1 :]], before)
-
-
-def _keeping(step: Step, repair: Repair) -> dict[str, Any]:
-    """The options of a step with what a repair found; a node that it keeps is in no other precision."""
-    options = {**step.options, "keep": [*step.options["keep"], *repair.keep]}
-    if "finer" in step.options:
-        options["finer"] = [*(name for name in step.options["finer"] if name not in repair.keep), *repair.finer]
-    return options
