@@ -15,7 +15,7 @@ X = np.arange(4, dtype=np.float32)
 
 def samples_of(data):
     with named_data(data, seed=3) as spec:
-        return [dict(sample.arrays) for sample in read_samples(spec, 0)]
+        return [dict(arrays) for _, arrays in read_samples(spec, 0)]
 
 
 def test_what_names_feeds_already_stays_as_it_is():

@@ -24,7 +24,7 @@ def call(session, value, rows=1):
 
 
 def kept(folder):
-    return sorted(float(sample.arrays["x"].flat[0]) for sample in read_samples(str(folder), 0))
+    return sorted(float(arrays["x"].flat[0]) for _, arrays in read_samples(str(folder), 0))
 
 
 def test_what_went_in_is_what_a_run_takes(session, tmp_path):
@@ -83,8 +83,8 @@ def test_a_module_is_listened_to_by_the_names_of_its_arguments(tmp_path):
     with optim.capture(tmp_path / "feeds", module=module, say=lambda text: None):
         module(torch.ones(1, 3), scale=torch.tensor(2.0), mask=torch.ones(1), flag=True)
     module(torch.ones(2, 3))
-    (sample,) = read_samples(str(tmp_path / "feeds"), 0)
-    assert set(sample.arrays) == {"x", "scale", "mask"}
+    ((_, sample),) = read_samples(str(tmp_path / "feeds"), 0)
+    assert set(sample) == {"x", "scale", "mask"}
 
 
 def test_where_nothing_was_called_the_error_says_what_is_seen(tmp_path):

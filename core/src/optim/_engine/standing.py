@@ -41,7 +41,7 @@ class Teller:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._hear: Callable[[Standing], None] | None = getattr(say, "hear", None)
         self._standing = Standing()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # candidates are tried side by side
 
     def on_target(self, name: str) -> None:
         """The next of several targets has its turn."""
@@ -53,11 +53,13 @@ class Teller:
 
     def more(self, candidates: int) -> None:
         """So many more candidates of this stage are going to be tried."""
-        self._note(of=self._standing.of + candidates)
+        with self._lock:
+            self._note(of=self._standing.of + candidates)
 
     def trying(self) -> None:
         """Another candidate of them is begun, or its result is known already."""
-        self._note(tried=self._standing.tried + 1)
+        with self._lock:
+            self._note(tried=self._standing.tried + 1)
 
     def measured(self, ratio: float | None, drift: float) -> None:
         """A candidate that holds was timed."""

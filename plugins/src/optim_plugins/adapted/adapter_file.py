@@ -195,7 +195,7 @@ def _read_npz(path: Path) -> Adapter:
     from optim.engine.adapters import read_archive
 
     try:
-        arrays = dict(next(read_archive(path)).arrays)
+        arrays = dict(next(read_archive(path))[1])
     except OptimError as error:
         raise ValueError(error.cause) from error
     version, model_version = map(int, arrays.pop(_VERSIONS, np.array([1, 0])))

@@ -56,8 +56,8 @@ def _samples(data: Sample | Iterable[Sample] | Callable[..., Any], seed: int) ->
         yield data
     elif callable(data):
         name = getattr(data, "__name__", type(data).__name__)
-        for sample in called_samples(data, name, seed):
-            yield sample.arrays
+        for _, arrays in called_samples(data, name, seed):
+            yield arrays
     elif isinstance(data, Iterable) and not hasattr(data, "shape"):
         yield from data
     else:

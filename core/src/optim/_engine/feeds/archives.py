@@ -10,7 +10,6 @@ import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,20 +20,11 @@ from optim.errors import OptimError, describe_exception
 from optim.jobs.resources import free_memory_bytes
 
 _NUMBERED = re.compile(r"(\d+)/(.+)")
+Found = tuple[str, Mapping[str, Any]]
+"""One sample as it was found: what to call it in a message, such as ``calib.npz sample 3``, and its arrays by name."""
+
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What numpy writes; LZMA can ask for a dictionary of gigabytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class RawSample:
-    """One sample as it was found.
-
-    Attributes:
-        where: what to call it in a message, e.g. ``calib.npz sample 3``.
-    """
-
-    where: str
-    arrays: Mapping[str, Any]
 
 
 def write_archive(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -45,7 +35,7 @@ def write_archive(path: Path, arrays: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
 
 
-def read_archive(path: Path) -> Iterator[RawSample]:
+def read_archive(path: Path) -> Iterator[Found]:
     """The samples of one ``.npz``.
 
     Raises:
@@ -71,22 +61,21 @@ def unreadable(path: Path, cause: str) -> OptimError:
     return OptimError("feeds-unreadable", f"{path} cannot be read", cause, "write it again: numpy.savez(path, **feeds)")
 
 
-def _split(archive: zipfile.ZipFile, path: Path) -> Iterator[RawSample]:
+def _split(archive: zipfile.ZipFile, path: Path) -> Iterator[Found]:
     """One sample, or those that the names number."""
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    numbered = [_NUMBERED.fullmatch(name) for name in members]
-    if not numbered or not all(numbered):
+    numbered = [match for name in members if (match := _NUMBERED.fullmatch(name))]
+    if not numbered or len(numbered) < len(members):
         yield _sample(archive, members, path.name, path)
         return
     samples: dict[int, dict[str, zipfile.ZipInfo]] = {}
     for match in numbered:
-        assert match is not None
         samples.setdefault(int(match[1]), {})[match[2]] = members[match[0]]
     for index in sorted(samples):
         yield _sample(archive, samples[index], f"{path.name} sample {index}", path)
 
 
-def _sample(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], where: str, path: Path) -> RawSample:
+def _sample(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], where: str, path: Path) -> Found:
     size, most = sum(info.file_size for info in members.values()), free_memory_bytes() // 2
     if size > most:
         raise OptimError(
@@ -95,7 +84,7 @@ def _sample(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], wh
             f"its arrays unpack to {size / 1e9:.1f} GB; half of the free memory is {most / 1e9:.1f} GB",
             "give smaller samples: one run of the model each",
         )
-    return RawSample(where, {name: _member(archive, info, name, path) for name, info in members.items()})
+    return where, {name: _member(archive, info, name, path) for name, info in members.items()}
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, path: Path) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from optim._engine.feeds.archives import RawSample, read_archive, unreadable
+from optim._engine.feeds.archives import Found, read_archive, unreadable
 from optim._engine.feeds.feedset import FeedSet, FeedWriter, InputAssumption
 from optim._engine.feeds.fitting import fit_sample
 from optim._engine.feeds.named import require_feeds
@@ -19,7 +19,7 @@ from optim.onnx.skeleton import read_skeleton
 from optim.user_code import find_function
 
 
-def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
+def read_samples(spec: str, seed: int) -> Iterator[Found]:
     """Samples of a ``.npz``, a folder of them, or ``package.module:function``.
 
     Raises:
@@ -46,7 +46,7 @@ def read_samples(spec: str, seed: int) -> Iterator[RawSample]:
         yield from called_samples(_find_function(spec), spec, seed)
 
 
-def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterator[RawSample]:
+def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterator[Found]:
     """Samples that a function returns: one mapping, or an iterable of them."""
     parameters = inspect.signature(function).parameters
     try:
@@ -54,7 +54,7 @@ def called_samples(function: Callable[..., Any], name: str, seed: int) -> Iterat
         samples: Iterable[Any] = [made] if isinstance(made, Mapping) else made
         for index, arrays in enumerate(samples):
             where = f"{name} sample {index}"
-            yield RawSample(where, _plain_arrays(where, arrays))
+            yield where, _plain_arrays(where, arrays)
     except OptimError:
         raise
     except (Exception, SystemExit) as error:
@@ -137,11 +137,11 @@ def load_feeds(spec: str, model: Model, folder: Path, seed: int) -> FeedSet:
     rows, defaults = trace_inputs(model.path).rows, _inputs_with_default(model.path)
     notes: dict[InputAssumption, None] = {}
     with FeedWriter(folder) as writer:
-        for sample in read_samples(spec, seed):
+        for where, arrays in read_samples(spec, seed):
             if writer.count == MAX_SAMPLES:
                 notes[InputAssumption("", f"only the first {MAX_SAMPLES} samples are used")] = None
                 break
-            fitted = fit_sample(sample.arrays, model.inputs, sample.where, rows=rows, defaults=defaults)
+            fitted = fit_sample(arrays, model.inputs, where, rows=rows, defaults=defaults)
             notes.update(dict.fromkeys(fitted.notes))
             writer.add(fitted.feeds, fitted.labels)
         if writer.count == 0:
