@@ -296,8 +296,7 @@ class OriginalReport(Part):
     peak_memory_bytes: PeakMemory
     operators: dict[str, int] = Field(description="number of nodes by operator")
     operator_ms: dict[str, float] = Field(
-        default={},
-        description="milliseconds of a run by operator, as the runtime executes them; empty if optim did not profile the model",
+        default={}, description="milliseconds of a run by operator, as the runtime executes them; empty if not profiled"
     )
     start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
     batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
@@ -391,8 +390,12 @@ class ResultReport(Part):
     outputs: tuple[OutputReport, ...] = Field(description="comparison of each output")
     shapes: tuple[ShapeReport, ...] = Field(description="latency of each shape")
     loader: bool = Field(default=True, description="true if the folder has load.py and optim.load opens it")
-    load_script: str = Field(default="", description="text of load.py for another runtime than onnxruntime")
-    requirements: tuple[str, ...] = Field(default=(), description="packages that load.py needs, as pip takes them")
+    load_script: str = Field(
+        default="", description="text of load.py if another runtime than onnxruntime opens the model; else empty"
+    )
+    requirements: tuple[str, ...] = Field(
+        default=(), description="packages that load.py needs, as requirements for pip"
+    )
     kernels: tuple[KernelCount, ...] = Field(
         default=(), description="kernels that the runtime used; empty if it does not report them"
     )
@@ -555,9 +558,13 @@ class Report(Part):
     goal: str = Field(description="goal of the run")
     budget: BudgetReport
     original: OriginalReport
-    export: ExportReport | None = Field(default=None, description="how the source was exported; null for an ONNX model")
+    export: ExportReport | None = Field(
+        default=None, description="how the source was exported; null if the source is an ONNX model"
+    )
     result: ResultReport | None = Field(description="the delivered model; null if there is none")
-    nearest: PointReport | None = Field(default=None, description="the candidate in nearest/ if none meets the budget")
+    nearest: PointReport | None = Field(
+        default=None, description="the candidate nearest to the budget if none meets it; it is in nearest/"
+    )
     points: tuple[PointReport, ...] = Field(default=(), description="all measured models")
     key: str = Field(default="", description="key of this run in the cache")
     steps: tuple[StepReport, ...] = Field(description="each pass that was tried, with its options")
