@@ -205,7 +205,10 @@ class LayoutReport(Part):
     cost: OpenedCost | None = Field(
         default=None, description="latency as the consumer opens it; null if no setting is lost, or nothing is timed"
     )
-    baked: str = Field(default="", description="runtime and processor that an optimized graph is for; else empty")
+    baked: str = Field(
+        default="",
+        description="runtime and processor that the graph is for, if it was written after optimization; else empty",
+    )
     notes: tuple[str, ...] = Field(default=(), description="notes of the layout")
 
     @property
@@ -261,14 +264,18 @@ class BoundReport(Part):
     most: float = Field(description="largest value that is accepted")
     unit: str = Field(description="B or ms")
     value: Figure = Field(description="value of the model; null if it was not measured")
-    interval: tuple[float, float] | None = Field(description="95 % interval of value; null with fewer than six rounds")
+    interval: tuple[float, float] | None = Field(
+        description="95 % interval of value; null if not measured, or with fewer than six rounds"
+    )
     standing: str = Field(description="meets if all of the interval is within the bound, beyond, or undecided")
 
 
 class BudgetReport(Part):
     """How much drift was accepted, and how much loss of the task metric."""
 
-    max_drift: Figure = Field(description="largest drift of lossy passes; null with --lossless, or --max-loss alone")
+    max_drift: Figure = Field(
+        description="largest drift of lossy passes; null with --lossless, or with --max-loss and no --max-drift"
+    )
     lossless: bool = Field(description="true if only rounding error is allowed")
     metric: str | None = Field(default=None, description="task metric with its options")
     max_loss: str | None = Field(
@@ -289,12 +296,16 @@ class OriginalReport(Part):
     peak_memory_bytes: PeakMemory
     operators: dict[str, int] = Field(description="number of nodes by operator")
     operator_ms: dict[str, float] = Field(
-        default={}, description="milliseconds of a run by executed operator, if profiled"
+        default={}, description="milliseconds of a run by operator, as the runtime executes them; empty if not profiled"
     )
     start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
     batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
-    generation: GenerationReport | None = Field(default=None, description="times of an answer, for goal generate")
-    throughput: ThroughputReport | None = Field(default=None, description="best throughput, for goal throughput")
+    generation: GenerationReport | None = Field(
+        default=None, description="times of an answer; null if the goal is not generate"
+    )
+    throughput: ThroughputReport | None = Field(
+        default=None, description="best throughput; null if the goal is not throughput"
+    )
 
 
 class OutputReport(Part):
@@ -342,8 +353,12 @@ class ShapeReport(Part):
     result_ms: float = Field(description="latency of the result in milliseconds")
     ratio: float = Field(description="result_ms divided by original_ms, as the median over rounds")
     ci: Interval
-    original_calls: Percentiles | None = Field(default=None, description="milliseconds of single calls of the original")
-    result_calls: Percentiles | None = Field(default=None, description="milliseconds of single calls of the result")
+    original_calls: Percentiles | None = Field(
+        default=None, description="latency of single calls of the original, in milliseconds"
+    )
+    result_calls: Percentiles | None = Field(
+        default=None, description="latency of single calls of the result in the same race, in milliseconds"
+    )
 
 
 class TaskReport(Part):
@@ -375,13 +390,23 @@ class ResultReport(Part):
     outputs: tuple[OutputReport, ...] = Field(description="comparison of each output")
     shapes: tuple[ShapeReport, ...] = Field(description="latency of each shape")
     loader: bool = Field(default=True, description="true if the folder has load.py and optim.load opens it")
-    load_script: str = Field(default="", description="text of load.py for another runtime than onnxruntime")
-    requirements: tuple[str, ...] = Field(default=(), description="packages that load.py needs, as pip takes them")
-    kernels: tuple[KernelCount, ...] = Field(default=(), description="kernels that the runtime used, if it tells")
+    load_script: str = Field(
+        default="", description="text of load.py if another runtime than onnxruntime opens the model; else empty"
+    )
+    requirements: tuple[str, ...] = Field(
+        default=(), description="packages that load.py needs, as requirements for pip"
+    )
+    kernels: tuple[KernelCount, ...] = Field(
+        default=(), description="kernels that the runtime used; empty if it does not report them"
+    )
     start: StartReport | None = Field(default=None, description="times of a cold start; null if nothing was timed")
     batch: BatchDrift | None = Field(default=None, description="batch and padding sensitivity; null if not measured")
-    throughput: ThroughputReport | None = Field(default=None, description="best throughput, for goal throughput")
-    goal_ratio: GoalRatioReport | None = Field(default=None, description="ratio by the goal's own clock, if it has one")
+    throughput: ThroughputReport | None = Field(
+        default=None, description="best throughput; null if the goal is not throughput"
+    )
+    goal_ratio: GoalRatioReport | None = Field(
+        default=None, description="ratio by the clock of the goal; null if it has none of its own"
+    )
     generation: GenerationReport | None = Field(default=None, description="as in original")
 
 
@@ -403,14 +428,21 @@ class StepReport(Part):
     ratio_to_best: Figure = Field(description="latency ratio to the model without this step")
     drift: DriftReport | None = Field(description="drift of the worst output; null if not compared")
     task_value: Figure = Field(default=None, description="task metric, on the samples of the exploration")
-    task_loss: Figure = Field(default=None, description="loss of the task metric; negative if it is better")
+    task_loss: Figure = Field(
+        default=None, description="loss of the task metric; negative if it is better than the original's"
+    )
     seconds: float = Field(description="seconds of this step, without timing")
     counts: dict[str, int] = Field(description="counts that the pass reports")
     notes: tuple[str, ...] = Field(description="notes of the pass")
-    not_here: bool = Field(default=False, description="true if this machine or installed packages prevented the step")
+    not_here: bool = Field(
+        default=False,
+        description="true if this machine or the installed packages prevented the step, whatever the model is",
+    )
     printed: tuple[str, ...] = Field(default=(), description="text that the pass printed")
     target: str = Field(default="", description="target of this step; empty with one target")
-    trace: str = Field(default="", description="traceback of an exception, the plugin's own lines first")
+    trace: str = Field(
+        default="", description="traceback if the pass raised an exception, the plugin's own lines first"
+    )
     blame: dict[str, Any] | None = Field(
         default=None, description="nodes that make the result wrong, by plugin diagnose; null if not searched"
     )
@@ -429,7 +461,9 @@ class PointReport(Part):
     drift: DriftReport = Field(description="drift of the worst output")
     task_value: Figure = Field(description="value of the task metric")
     lossy: bool = Field(description="true if a lossy pass is in the chain")
-    proven: bool = Field(description="true after the final timing and the comparison on all samples")
+    proven: bool = Field(
+        description="true after the final timing and the comparison on all samples; false after a first timing"
+    )
     within: bool = Field(description="true if the model meets the budget")
     delivered: bool = Field(description="true for the result")
     target: str = Field(default="", description="target that runs it; empty with one target")
@@ -447,7 +481,9 @@ class TargetReport(Part):
     baseline: bool = Field(description="true if all ratios of the report refer to the original on this target")
     original_ratio: Figure = Field(description="latency of the original here divided by its latency on the baseline")
     original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval of original_ratio")
-    original_drift: DriftReport | None = Field(description="drift of the original here from the baseline")
+    original_drift: DriftReport | None = Field(
+        description="drift of the original here from its outputs on the baseline"
+    )
     best_ratio: Figure = Field(description="latency ratio of the best candidate that met the budget on this target")
     versions: dict[str, str] = Field(description="versions of the libraries that run it")
 
@@ -485,12 +521,14 @@ class MachineReport(Part):
     cpu: str = Field(description="name of the processor")
     cores: int = Field(description="number of processors that the process may use")
     machine_cores: int | None = Field(default=None, description="number of processors of the machine; null if unknown")
-    quota: float | None = Field(default=None, description="CPU quota of the container or batch system, in processors")
+    quota: float | None = Field(
+        default=None, description="CPU quota of the container or batch system, in processors; null without a quota"
+    )
     memory_bytes: int | None = Field(description="memory that the process may use")
     os: str = Field(description="operating system")
     python: str = Field(description="version of Python")
     instruction_sets: tuple[str, ...] = Field(
-        default=(), description="instruction sets, by their names in Linux; empty if unknown"
+        default=(), description="instruction sets that kernels depend on, by their names in Linux; empty if unknown"
     )
     device: str = Field(default="", description="accelerator with its driver; empty without one")
 
@@ -501,7 +539,9 @@ class SearchReport(Part):
     computed: int = Field(description="number of jobs that ran")
     from_cache: int = Field(description="number of answers from the cache")
     seconds: float = Field(description="seconds of the search")
-    budget_seconds: float | None = Field(description="time limit of the whole run; null if a lock was repeated")
+    budget_seconds: float | None = Field(
+        description="time limit of the whole run, given or announced; null if a lock was repeated"
+    )
 
 
 class Report(Part):
@@ -509,16 +549,22 @@ class Report(Part):
 
     status: Literal["improved", "prepared", "unchanged", "budget-missed", "failed"] = Field(description="the verdict")
     reason: str = Field(description="the verdict in one sentence")
-    broken: tuple[BrokenPassReport, ...] = Field(default=(), description="passes that broke; their gain is unknown")
+    broken: tuple[BrokenPassReport, ...] = Field(
+        default=(), description="passes that raised an exception of their own; their gain is unknown"
+    )
     target: str = Field(description="target that runs the result")
     baseline: str = Field(default="", description="target that ratios refer to; empty with one target")
     targets: tuple[TargetReport, ...] = Field(default=(), description="targets that competed; empty with one target")
     goal: str = Field(description="goal of the run")
     budget: BudgetReport
     original: OriginalReport
-    export: ExportReport | None = Field(default=None, description="how the source was exported; null for an ONNX model")
+    export: ExportReport | None = Field(
+        default=None, description="how the source was exported; null if the source is an ONNX model"
+    )
     result: ResultReport | None = Field(description="the delivered model; null if there is none")
-    nearest: PointReport | None = Field(default=None, description="the candidate in nearest/ if none meets the budget")
+    nearest: PointReport | None = Field(
+        default=None, description="the candidate nearest to the budget if none meets it; it is in nearest/"
+    )
     points: tuple[PointReport, ...] = Field(default=(), description="all measured models")
     key: str = Field(default="", description="key of this run in the cache")
     steps: tuple[StepReport, ...] = Field(description="each pass that was tried, with its options")
