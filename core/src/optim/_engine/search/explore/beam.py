@@ -113,6 +113,7 @@ class Beam:
         self.recall = Recall(bench.store, bench.say, plan, self._expander, self.clock)
         self.start = Measured(bench.original, ITSELF)
         self._looked: dict[str, Measured] = {}
+        self._together: list[Measured] = []
         self._legs = legs(plan)
         self._legs_left = len(self._legs)
         self._note_left_out()
@@ -158,8 +159,8 @@ class Beam:
         if not self._objective.is_latency:
             return start
         self._promises.note_latency([self.start, *looked])
-        self._looked |= {item.digest: item for item in looks.together}
-        self.board.explored(looks.together)
+        self._together = looks.together
+        self.board.explored(self._together)
         return start * math.exp(-self._promises.best_gain)
 
     def search(self) -> list[Measured]:
@@ -174,7 +175,7 @@ class Beam:
             self._legs_left = len(self._legs) - place
             if self._is_over(passes):
                 run_out((one for _, leg in self._legs[place:] for one in leg), self.board)
-                looked = list(self._looked.values())
+                looked = [*self._looked.values(), *self._together]
                 break
             if place and self._legs[place - 1][0] is stage and not passes[0].forced:
                 # more settings for the best chain alone, each for itself: the race drops what is beaten
@@ -184,6 +185,9 @@ class Beam:
             if not ranking:
                 self._fail(passes)
             self._promises.note_latency(ranking)
+            # what stages come to is not compared with it: it has a lossy step, and they may find better fusions
+            of_stage = [one for one in self._together if one.candidate.steps[-1].stage is stage]
+            ranking = self.board.joined(ranking, of_stage)
             beam = self._select(ranking, beam, stage)
         self._bench.teller.stage("", lambda: self.time.left)
         ranking = self.board.joined(ranking, looked)
