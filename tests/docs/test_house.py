@@ -51,7 +51,7 @@ BUDGETS = {
     "optim._engine.plugins": 2_075,
     "optim._engine.recipes": 500,
     "optim._engine.repair": 1_775,
-    "optim._engine.reports": 1_725,
+    "optim._engine.reports": 1_775,
     "optim._engine.runs": 3_550,
     "optim._engine.search": 8_150,
     "optim._engine.sources": 500,
