@@ -10,6 +10,7 @@ from page_scripts import script_of
 
 from optim._engine.cli.error_catalogue import (
     ADVICE_FILE,
+    PARTS,
     ErrorEntry,
     advice_of,
     called,
@@ -47,6 +48,14 @@ def test_the_page_has_the_errors_of_every_package_of_the_repository(script: Modu
 
 def test_what_is_installed_is_found_by_its_plugins() -> None:
     assert {"optim", "optim_plugins", "optim_testing"} <= installed_packages().keys()
+
+
+def test_the_places_of_a_part_are_there() -> None:
+    core, kit = ROOT / "core" / "src" / "optim", ROOT / "testing" / "src" / "optim_testing"
+    homes = {place: [core / place, core / "_engine" / place] for places in PARTS.values() for place in places}
+    homes["testing"] = [kit]
+    homes["testing/scaffold"] = [kit / "scaffold"]
+    assert [place for place, paths in homes.items() if not any(path.exists() for path in paths)] == []
 
 
 def test_every_error_has_a_fix_that_can_be_read_before_it_happens(known: dict[str, ErrorEntry]) -> None:

@@ -123,9 +123,7 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
                 f"optim.load('{path.parent}', adapter=FILE), or load.py there; for another model run its source again",
             )
         if location not in sizes:
-            fix = "put the data file beside the model and save the model with a plain file name as its location"
-            names = f"tensor '{tensor.name}' refers to '{location}'"
-            _require_own(location, path, what, names, fix)
+            _require_own(location, path, f"tensor '{tensor.name}' refers to '{location}'")
             sizes[location] = (path.parent / location).stat().st_size
         _check_extent(tensor, entry, sizes[location], path)
 
@@ -133,12 +131,12 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
 def check_context_files(model: onnx.ModelProto, path: Path) -> None:
     """Refuse a compiled model whose file is not there, or not in the folder of ``path``."""
     for name in context_files(model):
-        fix = "put the file beside the model and compile it there"
-        _require_own(name, path, f"the compiled graph of {path} cannot be used", f"it refers to '{name}'", fix)
+        _require_own(name, path, f"it refers to '{name}'", compiled=True)
 
 
-def _require_own(location: str, path: Path, what: str, names: str, fix: str) -> None:
+def _require_own(location: str, path: Path, names: str, *, compiled: bool = False) -> None:
     """Refuse a file that is not there, or not in the folder of the model ``path``."""
+    what = f"the compiled graph of {path} cannot be used" if compiled else f"external data of {path} cannot be used"
     folder, found = path.parent.resolve(), path.parent / location
     spelled_outside = (
         PurePosixPath(location).is_absolute()
@@ -146,7 +144,14 @@ def _require_own(location: str, path: Path, what: str, names: str, fix: str) -> 
         or ".." in PurePosixPath(location.replace("\\", "/")).parts
     )
     if spelled_outside:
-        raise OptimError("external-data-outside", what, f"{names}, which is not in the model's own folder", fix)
+        raise OptimError(
+            "external-data-outside",
+            what,
+            f"{names}, which is not in the model's own folder",
+            "put the file beside the model and compile it there"
+            if compiled
+            else "put the data file beside the model and save the model with a plain file name as its location",
+        )
     if not is_file(found):
         near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
         cause = f"{names}, which does not exist; {path.parent} has {', '.join(near[:8]) or 'nothing else'}"

@@ -241,6 +241,14 @@ def test_no_numbered_point_beats_what_is_delivered(decide):
     assert decide.numbers == {"b": 1}  # the other is no change at all
 
 
+def test_what_is_likely_to_hold_is_proven_beside_the_best(decide, monkeypatch):
+    monkeypatch.setattr(Deadline, "lanes_at_the_end", lambda *_: 1)
+    figures = {"lossy": (0.6, 0.59, 0.61), "sure": (0.8, 0.79, 0.81)}
+    near = {"looked": {"lossy": 0.6, "sure": 0.8}, "drifts": {"lossy": 0.049}}
+    assert decide(figures, **near) == "lossy"
+    assert decide.raced == ["lossy", "sure"]
+
+
 def test_nothing_is_delivered_whose_interval_reaches_the_line(decide):
     for ratios in [(0.96, 0.88, 1.01), (0.98, 0.97, 1.01), (0.96, 0.80, 1.39), (0.98, 0.66, 1.07), (0.5, 0.4, 0.995)]:
         assert decide({"a": ratios}) is None

@@ -29,12 +29,7 @@ PARTS = {
     "Input samples": ("feeds", "api/given.py"),
     "Layouts for other programs": ("layout", "runs/delivering.py"),
     "Adapters": (),
-    "Task metrics": (
-        "compare/metric_callback.py",
-        "compare/metric_spec.py",
-        "compare/metric_maker.py",
-        "compare/task.py",
-    ),
+    "Task metrics": ("compare/metrics.py", "compare/metric_spec.py", "compare/task.py"),
     "The command line, plugins and passes": (
         "api",
         "cli",

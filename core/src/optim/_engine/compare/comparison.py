@@ -33,7 +33,7 @@ from optim._engine.compare.place import (
 from optim._engine.compare.unseen import LOOKED_AT, batch_drift
 from optim._engine.gate.budget import TaskFigure
 from optim._engine.gate.drift import BatchDrift, OutputComparison, merge_samples, worst_drift
-from optim._engine.gate.outputs import compare_sample, elements, nothing_compared
+from optim._engine.gate.outputs import compare_sample, elements
 from optim.arrays import Feeds, Outputs
 from optim.backend import Session
 from optim.drift import compare_outputs
@@ -186,8 +186,12 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
         pairs.append((expected, got))
     compared = compare_outputs(pairs)
     if not any(found.compared or found.problem for found in compared):
-        fix = "give the pass raw samples of your own on which the model finds something"
-        raise nothing_compared("no raw sample gave a single element", fix)
+        raise OptimError(
+            "nothing-compared",
+            "the models have nothing to compare",
+            "no raw sample gave a single element",
+            "give the pass raw samples of your own on which the model finds something",
+        )
     named = []
     for found in compared:
         having = [number for number, (expected, _) in enumerate(pairs) if found.name in expected]
@@ -199,8 +203,12 @@ def compare_raw(session: Session, inner: Session, interfaces: Sequence[Interface
 def _raw(interface: Interface) -> Sequence[Feeds]:
     samples: Sequence[Feeds] = call_interface(interface.raw, interface)
     if not samples:
-        fix = "give the pass raw samples of your own; optim passes show PASS lists the option"
-        raise nothing_compared(f"{interface.raw} gave no sample", fix)
+        raise OptimError(
+            "nothing-compared",
+            "the models have nothing to compare",
+            f"{interface.raw} gave no sample",
+            "give the pass raw samples of your own; optim passes show PASS lists the option",
+        )
     return samples
 
 

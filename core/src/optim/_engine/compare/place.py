@@ -11,7 +11,7 @@ from optim._engine.backends.held import Bounds, HeldBackend, held_backend
 from optim._engine.compare.metric_spec import MetricSpec
 from optim._engine.feeds.feedset import FeedSet
 from optim._engine.gate.drift import OutputComparison, merge_samples
-from optim._engine.gate.outputs import compare_sample, elements, nothing_compared, require_compared
+from optim._engine.gate.outputs import compare_sample, elements, require_compared
 from optim._engine.gate.variation import Variation, read
 from optim._engine.plugins.registry import load_registry
 from optim.arrays import Feeds, Outputs
@@ -127,7 +127,9 @@ def compare_session(
         outputs = session.run(mapped_feeds(feeds, interfaces))
         merged = merge_samples(merged, compare_run(outputs, reference, sample, feeds, interfaces, variations))
     if not merged:
-        raise nothing_compared("there is no sample", "give --data with a sample")
+        raise OptimError(
+            "nothing-compared", "the models have nothing to compare", "there is no sample", "give --data with a sample"
+        )
     if set(samples) >= set(reference.compared):  # some of them may lack what others show
         require_compared(merged.values())
     return list(merged.values())

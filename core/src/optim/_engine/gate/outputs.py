@@ -119,14 +119,18 @@ def require_compared(comparisons: Iterable[OutputComparison]) -> None:
     if any(one.compared or one.problem for one in found):
         return
     if any(one.shape and 0 not in one.shape for one in found):
-        cause = "no output has a finite number on any sample, apart from padding"
-        raise nothing_compared(cause, "give --data on which the model computes finite numbers")
-    raise nothing_compared("no output has an element on any sample", "give --data on which the model gives an output")
-
-
-def nothing_compared(cause: str, fix: str) -> OptimError:
-    """The error of a comparison of nothing."""
-    return OptimError("nothing-compared", "the models have nothing to compare", cause, fix)
+        raise OptimError(
+            "nothing-compared",
+            "the models have nothing to compare",
+            "no output has a finite number on any sample, apart from padding",
+            "give --data on which the model computes finite numbers",
+        )
+    raise OptimError(
+        "nothing-compared",
+        "the models have nothing to compare",
+        "no output has an element on any sample",
+        "give --data on which the model gives an output",
+    )
 
 
 def elements(outputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -190,8 +190,8 @@ def _first_answer(
 ) -> tuple[str, Sequence[OutputComparison], int]:
     """The first runtime that takes a model: its name, its comparison of each output, and the number of samples.
 
-    If no runtime takes it: the reasons of each in place of the name, and 0 samples. It is compared with a session of
-    the model on the device; without one, with the outputs that count as right.
+    If no runtime takes the model: the reasons of each in place of the name, and 0 samples. The outputs are compared
+    with those of a session of the model on the device; without a session, with those that count as right.
     """
     until = math.inf if within_s is None else time.perf_counter() + within_s
     failures = []

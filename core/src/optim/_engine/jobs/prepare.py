@@ -1,7 +1,4 @@
-"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs.
-
-What only the job needs is imported inside functions: a run from the cache reads the answer, and makes no feeds.
-"""
+"""Job: the feeds of a run, the original's outputs on them, and how far rounding alone moves those outputs."""
 
 from __future__ import annotations
 

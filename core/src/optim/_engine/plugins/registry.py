@@ -406,8 +406,13 @@ class Registry:
 
 def _failed(plugin: LoadedPlugin, what: str) -> OptimError:
     """The error for what cannot be done because a plugin cannot be used."""
-    why = f"plugin {plugin.name} is {plugin.state}: {plugin.reason}"
-    return OptimError.usage("plugin-failed", what, why, f"optim plugins show {plugin.name}", plugin.info.release)
+    return OptimError.usage(
+        "plugin-failed",
+        what,
+        f"plugin {plugin.name} is {plugin.state}: {plugin.reason}",
+        f"optim plugins show {plugin.name}",
+        plugin.info.release,
+    )
 
 
 def _may_be_of(kind: str, name: str, plugin: str) -> bool:
