@@ -46,8 +46,8 @@ def main() -> None:
         given = [(product(Path(folder), width), {"x": np.ones((16, width), np.float32)}) for width in _WIDTHS]
         for path in sorted(asked.models.glob("*.onnx")) if asked.models else ():
             if (data := path.with_suffix(".npz")).is_file():
-                first = next(iter(read_samples(str(data), 0)))
-                given.append((path, dict(first.arrays)))
+                _, arrays = next(iter(read_samples(str(data), 0)))
+                given.append((path, dict(arrays)))
         for path, feeds in given:
             compare(path, feeds, count, threads, asked.rounds)
 

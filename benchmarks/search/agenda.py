@@ -468,7 +468,7 @@ class AgendaBeam(Beam):
 
 if __name__ == "__main__":
     from optim._engine.cli.main import main
-    from optim._engine.runs import judge
+    from optim._engine.search.targets import contest
 
-    judge.Beam = AgendaBeam  # type: ignore[misc]
+    contest.Beam = AgendaBeam  # type: ignore[misc]
     sys.exit(main())

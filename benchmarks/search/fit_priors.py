@@ -42,8 +42,10 @@ from optim._engine.gate.drift import OutputComparison, worst_drift
 from optim._engine.jobs.offer import Proposal
 from optim._engine.search.explore.expand import Expander
 from optim._engine.search.explore.promise import GUESSES
+from optim._engine.search.plan import Planned
 from optim._engine.search.select import selection
-from optim._engine.search.state import Step
+from optim._engine.search.select.repair import Guess
+from optim._engine.search.state import Candidate
 from optim.jobs.wire import from_wire
 from optim.passes import Stage
 
@@ -306,14 +308,17 @@ def verdict_with(path: Path, others: Sequence[Path], known: Fit | float | None) 
             return verdict_of(path, None, others)
     kernels, products = kernels_of(_trace(path)), _products(_trace(path))
 
-    def expect(self: Expander, step: Step, proposal: Proposal) -> None:
-        gain = known.gain(str(step.stage), step.pass_name, options_of(step.options), kernels, products)
-        if gain is None:
-            gain = self.kernels.gain(proposal.kernels)
-        if gain is not None:
-            self.promises.expect(step, gain)
+    own_guess = Expander.guess
 
-    with mock.patch.object(Expander, "expect", expect):
+    def guess(self: Expander, planned: Planned, parent: Candidate, proposals: Sequence[Proposal]) -> Guess:
+        found = own_guess(self, planned, parent, proposals)
+        step = found.attempt.step
+        gain = known.gain(str(step.stage), step.pass_name, options_of(step.options), kernels, products)
+        if gain is not None and not planned.forced:
+            self.promises.expect(step, gain)
+        return found
+
+    with mock.patch.object(Expander, "guess", guess):
         return verdict_of(path, None, others)
 
 

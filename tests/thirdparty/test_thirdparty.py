@@ -264,6 +264,9 @@ def test_a_cycle_stops_a_run_and_names_its_ends_and_packages(environment, model,
     assert done.returncode == 2
     assert "error[order-cycle]: broken-cycle.first and broken-cycle.second" in done.stderr
     assert "OPTIM_DISABLE_PLUGINS=broken-cycle" in done.stderr
+    listed = environment.run("optim", "passes", "list")
+    assert (listed.returncode, listed.stdout) == (2, "")
+    assert "error[order-cycle]: broken-cycle.first and broken-cycle.second" in listed.stderr
 
 
 # One made by `optim plugins new`.

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -228,3 +229,26 @@ def gone(pid, within_s=200.0):
                 continue
         return True
     return False
+
+
+def test_a_signal_during_the_wait_for_a_worker_may_wait_too():
+    """Ctrl-C twice: each handler ends the workers, and waits for them."""
+    ours, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    forked, begun, heard = fork_server.Forked(ours), [], []
+
+    def interrupt(*_):
+        begun.append(None)
+        if len(begun) == 1:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        else:
+            server.send(json.dumps({"status": -9}).encode())
+        heard.append(forked.wait())
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        assert forked.wait() == -9
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        server.close()
+    assert heard == [-9, -9]

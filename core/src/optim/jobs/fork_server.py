@@ -1,4 +1,4 @@
-"""Processes as forks of one that has imported what they need: the server, and the side of who starts workers.
+"""Processes as forks of one that has imported what they need: the server, and its client.
 
 A worker that starts as a program spends 0.5 s of processor time on imports before it does a thing (numpy, onnx,
 onnxruntime, pydantic and optim's own); a fork of a process that has them takes some hundredths. A run starts tens of
@@ -76,7 +76,7 @@ class Forked:
 
     def __init__(self, tether: socket.socket) -> None:
         self._tether = tether
-        self._hearing = threading.Lock()
+        self._hearing = threading.RLock()  # of a signal's handler, too, while this thread waits
         self._process: int | None = None
         self._status: int | None = None
 
@@ -106,6 +106,8 @@ class Forked:
         packet = b""
         with contextlib.suppress(OSError):
             packet = self._tether.recv(PACKET_BYTES)
+        if self._status is not None:  # a signal's handler heard the end meanwhile
+            return
         told = json.loads(packet) if packet else {"status": -signal.SIGKILL}
         if not packet and self._process is not None:
             end_group(self._process)
@@ -190,7 +192,7 @@ class _Kept:
     """The server of this process: the last one, as long as the environment is of its kind."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._server: Server | None = None
         self._hopeless: tuple[str, ...] = ()
 
@@ -218,7 +220,7 @@ class _Kept:
 
     def forget(self) -> None:
         """In a fork of this process: the server is its parent's."""
-        self._guard, self._server = threading.Lock(), None
+        self._guard, self._server = threading.RLock(), None
 
 
 KEPT = _Kept()
@@ -242,8 +244,6 @@ def main() -> None:
     for name in sys.argv[2:] or _IMPORTED_AHEAD:
         with contextlib.suppress(Exception):  # what is missing or broken shows in the process that needs it
             importlib.import_module(name)
-    with contextlib.suppress(Exception):  # kept for all workers: it reads what each installed package says of itself
-        importlib.import_module("optim._engine.plugins.discovery").entry_points()
     os.chdir(os.sep)  # it stands in nobody's way; a worker is told its folder
     gc.freeze()  # pages that the collector does not touch stay shared
     ServerLoop(socket.socket(fileno=int(sys.argv[1]))).serve()

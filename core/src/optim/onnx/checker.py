@@ -113,8 +113,9 @@ def check_external_data(model: onnx.ModelProto, path: Path) -> None:
         entry = place_of(tensor)
         location = entry.get("location", "")
         if not location:
-            cause = f"tensor '{tensor.name}' names no file for its data"
-            raise OptimError("invalid-graph", what, cause, "export the model again")
+            raise OptimError(
+                "invalid-graph", what, f"tensor '{tensor.name}' names no file for its data", "export the model again"
+            )
         if location == SUPPLIED:
             raise OptimError.usage(
                 "adapter-not-supplied",
@@ -154,8 +155,12 @@ def _require_own(location: str, path: Path, names: str, *, compiled: bool = Fals
         )
     if not is_file(found):
         near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)
-        cause = f"{names}, which does not exist; {path.parent} has {', '.join(near[:8]) or 'nothing else'}"
-        raise OptimError("external-data-missing", what, cause, f"copy {location} into {path.parent}")
+        raise OptimError(
+            "external-data-missing",
+            what,
+            f"{names}, which does not exist; {path.parent} has {', '.join(near[:8]) or 'nothing else'}",
+            f"copy {location} into {path.parent}",
+        )
     if location != path.name and not found.resolve().is_relative_to(folder):
         raise OptimError(
             "external-data-outside",

@@ -28,7 +28,7 @@ from optim.errors import OptimError
 from optim.onnx.data_files import file_digest, keep_by_digest, unnamed_file
 
 _OPERATOR, _FILE, _EMBEDDED = "EPContext", "ep_cache_context", "embed_mode"
-"""A node without the last has the compiled graph in it (schema of EPContext in ONNX Runtime: 1)."""
+"""A node without ``embed_mode`` has the compiled graph in it: ONNX Runtime's schema gives it the default 1."""
 
 ARTEFACT = "optim.artefact/"
 """Beginning of the keys of metadata that name artefacts; the rest is what its pass calls it."""

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _GRAPH, _WEIGHTS = "model.onnx", "model.packed"
 _LEAST_BYTES = 1024
 """Smaller weights stay in the graph: each that lies outside costs a mapping."""
+
+_ABANDONED_S = 24 * 3600.0
+"""Age of what a process that was killed had begun to pack; younger, another process may be packing it."""
 
 _WRITING = {
     "session.optimized_model_external_initializers_file_name": _WEIGHTS,
@@ -59,7 +63,8 @@ def open_packed(
         )
     entries = {key: text for key, text in settings.session_config.items() if key != PACKED_WEIGHTS}
     settings = replace(settings, session_config=entries)
-    place = Store().folder("packed", _key(model, settings), partial(_pack, model, settings))
+    key = _key(model, settings)
+    place = Store().folder("packed", key, partial(_pack, model, settings, key.rpartition("/")[2]))
     with suppress(OSError):
         os.utime(place.parent)  # what was used longest ago is pruned first
     level = {"graph_optimization_level": "ORT_DISABLE_ALL"}  # the graph is what the model's own level made
@@ -67,15 +72,23 @@ def open_packed(
     return open_session(place / _GRAPH, opened, extra_config=extra_config)
 
 
-def _pack(model: Path, settings: SessionConfig, folder: Path) -> None:
-    """Write the graph and the weights as onnxruntime has them; what was packed of the model before goes."""
+def _pack(model: Path, settings: SessionConfig, name: str, folder: Path) -> None:
+    """Write the graph and the weights as onnxruntime has them; what was packed of the model before goes.
+
+    Args:
+        model: that is packed.
+        settings: that it is opened with.
+        name: that the folder has when it is whole: another process may be quicker.
+        folder: to write into.
+    """
     from optim.onnx.sessions import open_session
 
     quiet = {"log_severity_level": 3}  # it warns that the file is for this machine only
     writing = SessionConfig({"optimized_model_filepath": str(folder / _GRAPH), **quiet}, _WRITING)
     open_session(model, settings.updated(writing))
     for older in folder.parent.iterdir():
-        if older.suffix != folder.suffix:  # other processes may be packing, too
+        is_whole = older.suffix != folder.suffix
+        if older.name != name if is_whole else time.time() - older.stat().st_mtime > _ABANDONED_S:
             shutil.rmtree(older, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Reads the words of a user after a verb: sources, layouts, settings; versions of onnxruntime, which are a verb too."""
+"""Reads the words of a user after a verb: sources, layouts, settings, and versions of onnxruntime."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class _Sample:
     def shown(self, batch: int, length: int, past: int) -> NDArray[np.bool_]:
         """Returns which positions are no padding, (batch, length); all inputs of one length agree.
 
-        Up to half of them are: of each row where the user names the side, else of the last row.
+        Up to half of the positions of each row are padding if the user names the side, else of the last row.
         """
         if (batch, length, past) in self.visible:
             return self.visible[batch, length, past]

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
 
 _PASS_BASES: dict[Stage, type] = {Stage.PRE_EXPORT: SourcePass, Stage.EXPORT: Exporter}
 BASES = {"backend": Backend, "layout": Layout, "workplace": Cluster, "goal": Goal, "origin": Origin}
-"""Kinds of which a plugin offers classes, with what they derive from."""
+"""Base class of what a plugin offers, by kind; plugins offer functions or values of other kinds."""
 
 
 def pass_defect(stage: Stage, item: Any, plugin: PluginInfo) -> str:

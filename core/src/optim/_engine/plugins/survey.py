@@ -37,7 +37,7 @@ class SurveyedPass:
 
     @property
     def running(self) -> tuple[int, int]:
-        """What passes are sorted by in the order in which they run."""
+        """Key that sorts passes in the order in which they run."""
         return tuple(Stage).index(self.offered.stage), self.place
 
 

@@ -334,7 +334,9 @@ class OutputReport(Part):
         default=None, description="error divided by the error that rounding explains; rounding explains values up to 1"
     )
     mismatched: Figure = Field(default=None, description="share of texts or whole numbers that differ; null for floats")
-    accepted: bool = Field(default=False, description="true if the budget accepts that share: it is no drift then")
+    accepted: bool = Field(
+        default=False, description="true if the budget accepts that share: that share is no drift then"
+    )
     unjudged: str = Field(default="", description="reason why the samples cannot show an error; empty if they can")
 
     @classmethod
@@ -405,7 +407,7 @@ class ResultReport(Part):
         default=None, description="best throughput; null if the goal is not throughput"
     )
     goal_ratio: GoalRatioReport | None = Field(
-        default=None, description="ratio by the clock of the goal; null if it has none of its own"
+        default=None, description="ratio by the clock of the goal; null if the goal has no clock of its own"
     )
     generation: GenerationReport | None = Field(default=None, description="as in original")
 
@@ -479,10 +481,12 @@ class TargetReport(Part):
     )
     reason: str = Field(description="reason for the outcome")
     baseline: bool = Field(description="true if all ratios of the report refer to the original on this target")
-    original_ratio: Figure = Field(description="latency of the original here divided by its latency on the baseline")
+    original_ratio: Figure = Field(
+        description="latency of the original on this target divided by its latency on the baseline"
+    )
     original_ratio_ci: tuple[float, float] | None = Field(description="95 % interval of original_ratio")
     original_drift: DriftReport | None = Field(
-        description="drift of the original here from its outputs on the baseline"
+        description="drift of the original on this target from its outputs on the baseline"
     )
     best_ratio: Figure = Field(description="latency ratio of the best candidate that met the budget on this target")
     versions: dict[str, str] = Field(description="versions of the libraries that run it")

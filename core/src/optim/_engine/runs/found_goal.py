@@ -27,7 +27,7 @@ _REACH_S = 120.0
 
 
 def find_goal_of_graph(bench: Workbench) -> None:
-    """Has a run go on with its goal once its model is ingested, before it is prepared; tells one that nobody named."""
+    """Sets the goal of the graph if the user named none, and says so; the model is ingested, and not yet prepared."""
     settings, facts, model = bench.settings, bench.facts, bench.original.model
     if settings.goal_is_said:
         bench.goal.require(settings.goal_request, facts, model)

@@ -70,12 +70,11 @@ def _searched(contest: Contest) -> Verdict:
         return _Ending(one.bench, one).delivery(item)
     if (nearest := contest.nearest) is not None:
         return _Ending(contest.base, nearest).nothing_better(contest.undecided)
-    first, *others = contest.entrants
-    if others:
+    if contest.competes:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in contest.entrants)
         return Verdict(RunStatus.FAILED, reasons, None, [])
-    ending = _Ending(contest.base, first)
-    return ending.made_right() or ending.not_held(first.reason)
+    ending = _Ending(contest.base, contest.entrants[0])
+    return ending.made_right() or ending.not_held(contest.entrants[0].reason)
 
 
 class _Ending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -186,11 +187,14 @@ def _saved(path: Path) -> SessionFile:
 def _open(model: Path, adapter: Any) -> Any:
     """A component: with the settings of the run folder that it lies in, else with the runtime's defaults."""
     from optim.model import SessionConfig
-    from optim.onnx.files import describe_model
     from optim.onnx.libraries import operator_libraries
     from optim.onnx.sessions import open_session
+    from optim.onnx.skeleton import read_skeleton
 
     if model.name == MODEL_FILE and (model.parent / SESSION_FILE).is_file():
         return _open_folder(model.parent, adapter)
-    needed = operator_libraries(describe_model(model, digest="of a component").opset)
+    domains: list[str] = []
+    with suppress(OSError, OptimError):  # onnxruntime says what is wrong with it
+        domains = [opset.domain for opset in read_skeleton(model).opset_import]
+    needed = operator_libraries(domains)
     return _adapted(open_session(model, SessionConfig(), libraries=needed), model, adapter)

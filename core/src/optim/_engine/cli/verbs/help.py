@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
+from optim._engine.cli.commands import GROUPS
 from optim.cli_kit.output import echo, json_option, print_fields, print_json, print_table
 from optim.errors import ExitStatus, unknown_name
 from optim.hooks import OWN_COMMANDS
@@ -61,7 +63,12 @@ def _print_error(topic: str, *, as_json: bool) -> None:
     group, _, name = topic.partition("/")
     if group != "errors":
         meant = [f"errors/{topic}"] if _errors(topic) else []
-        raise unknown_name("topic", topic, ["errors", "errors/NAME", "recipe", *OWN_COMMANDS, *meant], fix="optim help")
+        raise unknown_name(
+            "topic",
+            topic,
+            ["errors", "errors/NAME", "recipe", *OWN_COMMANDS, *chain(*GROUPS.values()), *meant],
+            fix="optim help",
+        )
     entry = _errors(name).get(name)
     if entry is None:
         raise unknown_name("error", name, _errors(), fix="optim help errors")

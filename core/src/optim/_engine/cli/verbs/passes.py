@@ -28,15 +28,19 @@ def passes() -> None:
 @json_option
 def list_command(stage: str | None, target_name: str | None, as_json: bool) -> None:
     """List the passes in the order in which they run."""
+    from optim._engine.plugins.ordering import order
     from optim._engine.plugins.registry import load_registry
     from optim._engine.plugins.survey import survey_passes
 
     registry = load_registry()
     if target_name is not None:
         registry.target(target_name)
+    surveyed = sorted(survey_passes(registry), key=lambda item: item.running)
+    for each in Stage:
+        order(item.offered for item in surveyed if item.offered.stage is each)  # refuses passes that have no order
     found = [
         item
-        for item in sorted(survey_passes(registry), key=lambda item: item.running)
+        for item in surveyed
         if (stage is None or item.offered.stage == stage) and (target_name is None or target_name in item.targets)
     ]
     if as_json:

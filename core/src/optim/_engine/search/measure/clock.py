@@ -89,6 +89,7 @@ class Clock:
             if self._goal.long_rounds:  # each model takes seconds, or tens of them
                 effort = replace(effort, least_rounds=_FEWEST_ROUNDS)
             found += self.measure(heat, effort, Wanted(self.races.prepared.explored, gated=True))
+            self.time.lanes.note_lanes(base.open_s if (base := self.board.objective.base) else 0.0)
         return found
 
     def _heats(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
@@ -121,6 +122,7 @@ class Clock:
             effort = first_look(self.time, seconds * len(heat) / len(candidates))
             wanted = Wanted(samples, gated=bool(samples), plain=True)
             base, results = self._race(heat, effort, wanted)
+            self.time.lanes.note_lanes(base.open_s)
             for one, result in zip(heat, results, strict=True):
                 if (expected := expected_of(self._goal, result, base)) is not None:
                     self.board[one].hoped = expected
@@ -205,8 +207,6 @@ class Clock:
         A candidate that had not come back once by then is noted: another race of it would end the same way.
         """
         base, results = self.races.race(candidates, effort, wanted)
-        if not effort.fresh:
-            self.time.lanes.note_lanes(base.open_s)
         if self.board.objective.base is None or not base.out_of_time:
             self.board.objective.base = base
         for candidate, result in zip(candidates, results, strict=True):
@@ -246,12 +246,7 @@ def look(time: Deadline, seconds: float, lanes: int, *, memory_only: bool = Fals
 
 
 def first_look(time: Deadline, seconds: float = 2 * LOOK_S) -> Effort:
-    """A few rounds on one sample for candidates that were compared already, within the budget or not.
-
-    Calls alone are timed, also where the goal has a clock of its own: one round of whole answers, of requests in
-    flight or of starts takes seconds for each model. With ``on_all_samples`` they are compared before; one that is not
-    right is not timed, and :attr:`board` says why. Returns those that run, in order; nothing is decided by it.
-    """
+    """A few rounds on one sample."""
     return _look(time, min(seconds, 2 * LOOK_S), one_sample=True)
 
 

@@ -122,8 +122,9 @@ class Contest:
         self._time_originals()
         first, best = self.entrants[0], None
         objective, original = first.beam.board.objective, Measured(self.base.original, ITSELF)
-        if objective.is_accuracy and not objective.objection(original) and not first.plan.forced():
-            return None  # nothing is more accurate
+        is_best = objective.is_accuracy and not objective.objection(original)  # nothing is more accurate
+        if is_best and not self.competes and not first.plan.forced():
+            return None
         if (recalled := self._recalled()) is not None:
             one, items = recalled
             item = one.decide(items)
@@ -159,7 +160,7 @@ class Contest:
 
     def _recalled(self) -> tuple[Entrant, list[Measured]] | None:
         """The target whose best won again that won in an earlier run, with what is to be proven; None: search all."""
-        names = [one.name for one in self.entrants] if self._competes else []
+        names = [one.name for one in self.entrants] if self.competes else []
         found = [(one, items) for one in self.entrants if not one.failed and (items := one.beam.recalled(names))]
         return min(found, key=lambda pair: pair[0].figure(pair[1][0]), default=None)
 
@@ -200,7 +201,7 @@ class Contest:
     @contextmanager
     def _on(self, one: Entrant, seconds: float) -> Iterator[None]:
         """Give a target of several its seconds; have one of which a named pass does not hold fail alone."""
-        if self._competes:
+        if self.competes:
             one.bench.teller.on_target(one.name)
             one.beam.time.explore(max(0.0, seconds))
         try:
@@ -209,7 +210,7 @@ class Contest:
             one.failed, one.reason, one.ranking = True, f"{failed.what}: {failed.cause}", []
 
     @property
-    def _competes(self) -> bool:
+    def competes(self) -> bool:
         """Whether more than the baseline was asked for."""
         return len(self.entrants) > 1 or self.entrants[0].bench is not self.base
 
