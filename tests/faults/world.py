@@ -122,7 +122,7 @@ class World:
             patch.setenv("OPTIM_FORK_SERVER", "0")  # it would be this process's, and outlive the case
             patch.setattr(tempfile, "tempdir", str(self.temporary))
             patch.setattr("optim._engine.jobs.job.WorkerProcess", ThreadWorker)
-            for place in ("discovery", "offers", "registry"):  # it is for a process, and jobs of threads overlap
+            for place in ("discovery", "registry"):  # it is for a process, and jobs of threads overlap
                 patch.setattr(f"optim._engine.plugins.{place}.stdout_on_stderr", contextlib.nullcontext)
             patch.chdir(self.work)
             load_once(patch)

@@ -151,7 +151,7 @@ def _require_own(location: str, path: Path, names: str, *, compiled: bool = Fals
             f"{names}, which is not in the model's own folder",
             "put the file beside the model and compile it there"
             if compiled
-            else "put the data file beside the model and save the model with a plain file name as its location",
+            else "put the data file beside the model and save the model with its plain name",
         )
     if not is_file(found):
         near = sorted(file.name for file in path.parent.iterdir() if file.is_file() and file != path)

@@ -6,7 +6,7 @@ lossy candidate that is fast and near the budget is repaired before anything is 
 together, the fusions and one lossy step behind them: often that is the best chain. The stages then know what each pass
 gains and what it costs.
 
-The best guess of each plugin and of each stage comes before any other, and has its time however slow the machine is.
+The best guess of each plugin and of each stage comes before any other, and has at least the grace of the deadline.
 
 A goal with a clock of its own goes by what single calls and starts let expect of it. Where passes were named, they come
 first, as a chain, and the others are looked at on the part of it that stands before them: what has the whole chain may
