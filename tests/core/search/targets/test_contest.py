@@ -12,6 +12,7 @@ from rich.console import Console
 from timed_models import write_network
 
 import optim
+from optim._engine.goals.bounds import Bound
 from optim._engine.jobs.job import Job
 from optim._engine.plugins.chosen_targets import ChosenTargets
 from optim._engine.plugins.registry import load_registry
@@ -333,3 +334,18 @@ def test_any_point_of_the_front_is_delivered_for_its_own_target(swift_wins, tmp_
         report = pick_from(tmp_path / "out", number, tmp_path / f"point{number}", lambda text: None)
         assert report.target == (target or "cpu")
         assert read_session_file(tmp_path / f"point{number}").target == target
+
+
+def test_for_accuracy_the_original_is_measured_on_each_target(run):
+    """Nothing is more accurate than the original; what it takes on each target is still told."""
+    outcome, _ = run("cpu,swift", goal="accuracy", bounds=(Bound("size", 1e9),), search_seconds=10.0)
+    found = rows(outcome)
+    assert outcome.status is RunStatus.UNCHANGED
+    assert (found["cpu"].status, found["swift"].ratio) == (TargetStatus.DELIVERED, pytest.approx(0.5))
+    assert outcome.timing.ready is not None
+
+
+def test_the_one_target_that_is_left_is_named_if_a_named_pass_fails_there(run):
+    outcome, _ = run("cpu,lacking", named=(Named("timed.round"),), max_drift=1e-9, without=(), search_seconds=10.0)
+    assert outcome.status is RunStatus.FAILED
+    assert outcome.reason.startswith("cpu: timed.round ")

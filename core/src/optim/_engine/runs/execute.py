@@ -221,7 +221,7 @@ def _outcome(
         won = entrants[0].bench
         verdict = judge_lock(won)
     else:
-        contest = Contest(bench, entrants)
+        contest = Contest(bench, entrants, competes=chosen.compete)
         verdict = judge_search(contest)
         won, rows = contest.bench_of(verdict.delivered), contest.rows(verdict.delivered)
     search_s, result, goal = bench.turns.now() - started, verdict.result, bench.goal

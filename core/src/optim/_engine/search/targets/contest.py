@@ -105,10 +105,16 @@ Winner = tuple[Measured, Entrant]
 
 
 class Contest:
-    """The search of one run."""
+    """The search of one run.
 
-    def __init__(self, base: Workbench, entrants: Sequence[Entrant]) -> None:
-        self.base, self.entrants = base, entrants
+    Args:
+        base: the run on the baseline.
+        entrants: the run on each target that it can run on.
+        competes: whether more than the baseline was asked for.
+    """
+
+    def __init__(self, base: Workbench, entrants: Sequence[Entrant], *, competes: bool = False) -> None:
+        self.base, self.entrants, self.competes = base, entrants, competes
         for one in entrants:
             one.beam = Beam(one.bench, one.plan)
             one.selection = one.beam.selection()
@@ -208,11 +214,6 @@ class Contest:
             yield
         except NamedPassError as failed:
             one.failed, one.reason, one.ranking = True, f"{failed.what}: {failed.cause}", []
-
-    @property
-    def competes(self) -> bool:
-        """Whether more than the baseline was asked for."""
-        return len(self.entrants) > 1 or self.entrants[0].bench is not self.base
 
     def _order(self) -> list[Entrant]:
         """Those of which something held, the best first."""
