@@ -61,6 +61,16 @@ def test_an_exported_graph_is_opened_with_the_operators_that_it_needs(tmp_path: 
     np.testing.assert_allclose(inverse, np.diag([0.5, 0.25]))
 
 
+@pytest.mark.parametrize("content", [b"no graph", None])
+def test_an_exported_graph_that_is_broken_or_gone_is_one_error(content: bytes | None, tmp_path: Path) -> None:
+    write_export_file(tmp_path, export_file("a source", {}, {"model": ComponentFile("model.onnx", {}, 0.0)}))
+    if content is not None:
+        (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(OptimError) as caught:
+        optim.load(tmp_path)
+    assert caught.value.reference == "session-failed"
+
+
 def write_tokenizer(path: Path) -> None:
     """A tokenizer of byte pairs, trained on a sentence: as many tokens as the small decoder has words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import optim
 from optim._engine import machine
 from optim._engine.backends.held import held_backend
+from optim._engine.backends.packed import _pack
 from optim._engine.plugins.registry import load_registry
 from optim._engine.runs.session_file import SessionFile, write_session_files
 from optim.errors import OptimError
@@ -80,6 +81,20 @@ def test_what_was_packed_of_a_model_before_is_not_opened_and_goes(folder: Path) 
     (new,) = packed_in(folder)
     assert new != old
     np.testing.assert_array_equal(after, answer(optim.load(folder)))
+
+
+def test_who_packs_leaves_what_another_process_packed_meanwhile_and_clears_what_was_abandoned(folder: Path) -> None:
+    optim.load(folder, packed=True)
+    (place,) = packed_in(folder)
+    packing, abandoned, being_made = (place.with_name(f".{name}.tmp") for name in ("this", "killed", "another"))
+    for one in (packing, abandoned, being_made):
+        one.mkdir()
+    os.utime(abandoned, (0, 0))
+    _pack(folder / "model.onnx", SessionConfig({"intra_op_num_threads": 1}), place.name, packing)
+    assert (place / "model.packed").is_file()
+    assert (packing / "model.packed").is_file()
+    assert being_made.is_dir()
+    assert not abandoned.exists()
 
 
 @pytest.mark.parametrize("what", ["processor", "onnxruntime"])
