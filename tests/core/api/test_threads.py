@@ -17,8 +17,10 @@ import pytest
 from timed_models import network
 
 import optim
+from optim._engine.feeds.feedset import FeedSet, FeedWriter
 from optim._engine.plugins.registry import load_registry
 from optim._engine.stdout import prints_dropped, stdout_on_stderr
+from optim._engine.store import Store
 from optim.onnx.data_files import write_tensors
 from optim.onnx.files import deliver_model, describe_model, save_in_store
 
@@ -144,3 +146,19 @@ def test_threads_write_one_file_of_tensors(tmp_path: Path) -> None:
     at_once(write)
     assert [file.name for file in tmp_path.iterdir()] == ["w.data"]
     assert (tmp_path / "w.data").read_bytes() == array.tobytes()
+
+
+def test_threads_write_the_samples_of_one_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fill(folder: Path) -> None:
+        with FeedWriter(folder / "feeds") as writer:
+            writer.add({"x": np.ones(3, np.float32)})
+            writer.finish("made up", ())
+
+    def write(_: int) -> str:
+        return FeedSet.open(store.folder("references", "key", fill) / "feeds").digest
+
+    assert len(set(at_once(write))) == 1
+    assert FeedSet.open(tmp_path / "references" / "key" / "feeds").count == 1
+    assert [folder.name for folder in (tmp_path / "references").iterdir()] == ["key"]

@@ -34,7 +34,7 @@ _INSTRUCTION_SETS = {
     "sve": "SVE",
     "sve2": "",
 }
-"""What kernels of runtimes differ by: a figure of a machine with VNNI says nothing about one without.
+"""Instruction sets by which kernels of runtimes differ: a figure of a machine with VNNI says nothing about one without.
 
 Each has the name by which numpy asks the processor for it, on Windows and macOS too; empty where numpy does not ask."""
 

@@ -102,7 +102,7 @@ class _Conversation:
             raise self.failed(f"the connection broke: {error}") from error
 
     def hear(self) -> dict[str, Any]:
-        """What the worker says next; the end of the connection is an error."""
+        """The next message of the worker; the end of the connection is an error."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise self.failed("its job took too long")

@@ -102,7 +102,7 @@ class Forked:
             return self._status
 
     def _hear(self) -> None:
-        """What the server says next; one that is gone can no longer end what the worker started."""
+        """Hear the next message of the server; a server that is gone can no longer end what the worker started."""
         packet = b""
         with contextlib.suppress(OSError):
             packet = self._tether.recv(PACKET_BYTES)

@@ -148,7 +148,7 @@ class WorkerProcess:
             self._talk.send(message)
 
     def receive(self, timeout_s: float, *, of_s: float | None = None) -> dict[str, Any]:
-        """What the worker says next.
+        """The next message of the worker.
 
         Args:
             timeout_s: to wait for it.

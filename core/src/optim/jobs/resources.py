@@ -127,7 +127,7 @@ class ControlGroups:
 
 
 def _used_bytes(counter: Path) -> int:
-    """What a group uses, but for pages of files.
+    """Memory that a group uses, without pages of files.
 
     Version 1 has two figures of each kind, of the group alone and, ``total_``, with all below it: the larger counts.
     """

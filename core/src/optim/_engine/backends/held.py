@@ -55,8 +55,8 @@ _VENDORS = "its plugin's own limit"
 _ORIGINALS = "many times what the original takes"
 
 _LEAST_S, _TIMES = 5.0, 20.0
-"""What any call may take, and how many times longer than with the original: beside sixteen programs two processors
-were ten times slower from one minute to the next, and stood still for seconds."""
+"""Seconds that any call may take, and how many times longer than with the original. Beside sixteen programs, two
+processors were ten times slower from one minute to the next, and stood still for seconds."""
 
 
 MOST_WAIT_S = 900.0
@@ -74,7 +74,7 @@ class Bounds:
 
 
 def of_original(open_s: float, run_s: float, left_s: float) -> Bounds:
-    """What tells a call that hangs from one that is slow.
+    """Limits that tell a call that hangs from one that is slow.
 
     Args:
         open_s: that the original took to open.
@@ -232,7 +232,7 @@ class HeldBackend(Backend):
             return False
 
     def call(self, doing: str, limit: Limit = NO_LIMIT, *, first: bool = False) -> PluginCall:
-        """What the parent of this process is told while code of the backend runs."""
+        """The message to the parent of this process while code of the backend runs."""
         return PluginCall(f"backend {self.name} ({self.release}) was {doing}", self.release, first, limit)
 
     def ask(self, what: str, work: Callable[[], T]) -> T:
@@ -340,7 +340,7 @@ class HeldSession(Session):
         self.least_run_s = 0.0
         """The fastest run so far, in seconds of processor time, since other jobs run meanwhile; 0 before the first.
 
-        Of a device it has the host's share alone. The order of a search goes by it, and no verdict.
+        For a device, the figure has the host's share alone. The order of a search goes by it, and no verdict.
         """
         try:
             self._live()
@@ -381,7 +381,7 @@ class HeldSession(Session):
 
     @property
     def executed_on(self) -> Mapping[str, float]:
-        """Where it says that nodes ran.
+        """The shares of nodes by provider, as the backend reports them.
 
         Raises:
             OptimError[backend-contract]: it says nothing that can be.
@@ -559,7 +559,7 @@ def _seen(path: Path) -> tuple[int, int] | None:
 
 
 def called(model: Model) -> str:
-    """What a person calls a model: the passes that made it, else its file; the original is a digest in the cache."""
+    """The name of a model for a person: the passes that made it, else its file, unless that is named by a digest."""
     if model.provenance:
         return f"the model after {', '.join(model.provenance)}"
     return "the original" if _DIGEST.fullmatch(model.path.stem) else model.path.name

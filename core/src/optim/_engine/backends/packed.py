@@ -93,7 +93,7 @@ def _pack(model: Path, settings: SessionConfig, name: str, folder: Path) -> None
 
 
 def _key(model: Path, settings: SessionConfig) -> str:
-    """What it is kept under: the model, and below that all else that it depends on."""
+    """The folder of packed weights: the model, and below it a digest of all else that they depend on."""
     import onnxruntime
 
     from optim._engine.machine import this_machine

@@ -159,7 +159,7 @@ class Comparison:
 
 
 def recast_place(interfaces: Sequence[Interface]) -> int | None:
-    """Where in a chain's interfaces the one is that brings raw samples."""
+    """The place of the interface that brings raw samples, in a chain's interfaces."""
     return next((place for place, interface in enumerate(interfaces) if interface.raw), None)
 
 

@@ -84,7 +84,7 @@ def measure_variations(session: Session, reference: Reference) -> dict[str, Vari
 
 
 def notes_on_outputs(variations: Mapping[str, Variation]) -> Iterator[str]:
-    """What cannot be judged on these samples."""
+    """A note for each output that cannot be judged on these samples."""
     for name, one in variations.items():
         if one.unjudged:
             yield f"output '{name}' is not judged: {one.unjudged}; give --data on which this output differs"
@@ -285,7 +285,7 @@ def not_reproducible(cause: str) -> OptimError:
 
 @dataclass(frozen=True, slots=True)
 class Inexact:
-    """That this machine computes the original as it stands otherwise than the model says.
+    """This machine computes the original as it stands otherwise than the model says.
 
     Attributes:
         drift: of the original as it stands from its reference outputs.

@@ -123,7 +123,7 @@ class PlannedInput:
 
 
 def plan_model(model: Model) -> list[PlannedInput]:
-    """What each input of a model is for, and what its dimensions measure; a name means the same wherever it stands."""
+    """The role of each input of a model, and the measure of its dimensions; a name has one meaning in all inputs."""
     traces = trace_inputs(model.path)
     roles = {info.name: role_of(info, traces.rows) for info in model.inputs}
     if InputRole.RATE in roles.values():  # numbers beside a sample rate are a sound

@@ -20,10 +20,10 @@ Check = Callable[[Feeds], Outputs]
 """Runs the model; raises where it refuses the feeds. The outputs that it returns are searched for NaN."""
 
 MOST_BYTES = 256 << 20
-"""What the inputs of one sample may take: eight samples are kept on disk, and 100 MB take a second to make up."""
+"""Bytes that the inputs of one sample may take: eight samples lie on disk, and 100 MB take a second to make up."""
 
 NAN = "the outputs hold NaN"
-"""What is said of samples that the model runs on, and that cannot be compared."""
+"""The reason against samples that the model runs on, and that cannot be compared."""
 
 _SCALES = (
     (1, 224, 3000, 16000),
@@ -33,7 +33,7 @@ _SCALES = (
     (16, 28, 64, 400),
     (64, 16, 16, 160),
 )
-"""What lengths are divided by, pixels on a side, frames, and samples of a waveform."""
+"""Divisors of lengths, pixels on a side, frames, and samples of a waveform."""
 _LONGER = (4, 16, 125)
 """A sequence of floats may be a sound, of which filters take windows: 512, 2048 and 16,000 samples in place of 128."""
 
@@ -162,7 +162,7 @@ def _too_large(plans: Sequence[PlannedInput], setting: Setting) -> str:
 
 
 def sample_bytes(plans: Sequence[PlannedInput], setting: Setting) -> int:
-    """What the inputs of a sample of these sizes take."""
+    """The bytes of the inputs of a sample of these sizes."""
     sizes = symbol_sizes(plans, setting)
     return sum(math.prod(shape_of(plan, sizes)) * dtype_of(plan.info.dtype).itemsize for plan in plans)
 

@@ -1,4 +1,4 @@
-"""What plugins offer, each thing with its plugin."""
+"""Offers of plugins, each with its plugin."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ MOST_WORK_KEPT = 0.9
 """A repair that leaves more of the work in float gains nothing."""
 
 FINER_PRICE = 0.4
-"""Of what a node in float costs beyond one in the pass's precision: 0.3 of it measured with activations of 16 bits on
-AVX512-VNNI, where 8 bits are fastest. With less, slower machines get what they gain nothing by."""
+"""Share of what a node in float costs beyond one in the pass's precision: 0.3 was measured with activations of 16 bits
+on AVX512-VNNI, where 8 bits are fastest. With less, slower machines get what they gain nothing by."""
 
 SEAM = 0.6
 """What a change of precision between neighbours costs, in the work of an average node.
@@ -57,11 +57,12 @@ SHARE_TO_LEARN = 0.5
 """The share of the time, or of the evaluations, that measures what nodes cost; the rest measures what that proposes."""
 
 A_LITTLE = 0.01
-"""Of the budget. A repair aims so much below it, since session settings that come later move the drift a little. It
-aims so much lower still after a miss: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s each."""
+"""Share of the budget. A repair aims so much below the budget, since later session settings move the drift a little.
+After a miss the repair aims so much lower still: a BERT-base was measured at 1.009, 1.008 and 0.998 of its goal, 8 s
+each."""
 
 PART_FOR_THE_METRIC = 0.5
-"""What a loss takes in drift is not known: half of the drift is tried."""
+"""Share of the drift that is tried, since nobody knows the drift that a loss takes."""
 
 BY_COSTS = 6
 """Sets that are measured by what nodes cost, each corrected by the last: if none holds, costs say too little."""
@@ -84,7 +85,7 @@ class OutOfEvaluations(Exception):  # noqa: N818 - a signal, not an error
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was found.
+    """A repair that was found.
 
     Attributes:
         keep: names of nodes to leave alone, in graph order; empty where nothing fits.
@@ -155,7 +156,7 @@ class NodePrecisions:
 
 
 class Prices:
-    """What a choice costs: the work that it leaves in a higher precision, and changes of precision.
+    """The cost of a choice: the work that it leaves in a higher precision, and changes of precision.
 
     A node costs its share of the work, and something for being one more; 1.1 is the average node.
 
@@ -173,7 +174,7 @@ class Prices:
         self._chained = chained
 
     def of(self, names: Iterable[str]) -> float:
-        """What leaving these nodes alone costs, without changes of precision."""
+        """The cost of leaving these nodes alone, without changes of precision."""
         return sum(self._of[name] for name in names)
 
     def share(self, names: Iterable[str]) -> float:
@@ -181,7 +182,7 @@ class Prices:
         return self.of(names) / self._whole
 
     def cost(self, choice: NodePrecisions) -> float:
-        """What a choice costs."""
+        """The cost of a choice."""
         return self.of(choice.keep) + FINER_PRICE * self.of(choice.finer) + SEAM * seams(self._chained, choice.keep)
 
     def repair(self, choice: NodePrecisions, drift: float, evaluations: int, *, rough: bool = False) -> Repair:

@@ -23,7 +23,7 @@ one node it does what the pass would do to this node alone::
 
     x -> A -> Add(ea) -> B -> Add(eb) -> C -> Add(ey) -> y
 
-What a node is given that depends on weights alone (a transposed weight, a constant) stays attached to it.
+An input that depends on weights alone (a transposed weight, a constant) stays attached to its node.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class RunMark:
-    """What ``run.json`` holds.
+    """Content of ``run.json``.
 
     Attributes:
         optim: version that wrote it.

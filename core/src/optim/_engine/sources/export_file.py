@@ -139,7 +139,7 @@ class KnownExport:
 
 
 def known_export(model: Path) -> KnownExport | None:
-    """What an ``export.json`` beside a model file, or in the folder above, says of it; None where there is none."""
+    """The facts of a model file in an ``export.json`` beside it or in the folder above; None if there is none."""
     for folder in (model.parent, model.parent.parent):
         content = read_export_file(folder)
         for name, component in (content.components if content else {}).items():

@@ -113,7 +113,7 @@ def is_address(spec: str) -> bool:
 
 
 def fetched(spec: str, say: Callable[[str], None]) -> Path:
-    """What an address leads to, on this machine; of a path that is none the graph, where it is a folder of optimum."""
+    """The place on this machine that an address leads to; for another path the graph, if it is a folder of optimum."""
     if not is_address(spec):
         return graph_of(Path(spec))
     from optim._engine.plugins.registry import load_registry

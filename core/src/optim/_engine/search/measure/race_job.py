@@ -45,7 +45,7 @@ from optim.jobs.wire import from_wire
 MODULE = __name__
 
 ROUNDS, MOST_ROUNDS, WIDTH = 10, 40, 0.015
-"""Of a race of what may be delivered: how many rounds, and how wide the best interval may be, as a share of the ratio.
+"""For a race of what may be delivered: number of rounds, and width of the best interval as a share of the ratio.
 A look has half of the rounds, and twice the width."""
 
 _IMPORTED = (
@@ -57,7 +57,7 @@ _IMPORTED = (
     "optim.onnx.sessions",
     "optim.providers.memory",
 )
-"""What a lane needs, for a server of its own: half of what other jobs do."""
+"""Modules that a lane needs, for a server of its own: half of what other jobs need."""
 
 _FOREIGN_SHARE = 0.03
 """Share of the machine that others may use in a round that counts: less drops rounds, more widens intervals."""
@@ -544,7 +544,7 @@ def next_look_after(rounds: int) -> int:
 
 
 def _result(lane: Lane, base: Lane, rounds: Rounds) -> LaneResult:
-    """What became of a lane that was open."""
+    """The result of a lane that was open."""
     if lane.failure:
         return LaneResult(lane.failure, lane.ready, late=lane.late)
     if not lane.times:

@@ -83,7 +83,7 @@ class Selection:
         return chosen
 
     def _looks(self, ranking: Sequence[Measured]) -> dict[str, float]:
-        """What was explored of models, as what is made small, by digest."""
+        """The explored figure of each model, by digest, in units of what is made small."""
         return {item.digest: self.objective.figure(item) for item in (*self._board.held(), *ranking)}
 
     def _beside(self, finalists: Sequence[Candidate], ranking: Sequence[Measured]) -> list[Candidate]:

@@ -67,7 +67,7 @@ class Entrant:
         return self.selection.decide(ranking)
 
     def figure(self, item: Measured) -> float:
-        """What is made small, of a model on this target."""
+        """The figure that is made small, for a model on this target."""
         return self.beam.board.figure(item)
 
     @property
@@ -101,7 +101,7 @@ class Entrant:
 
 
 Winner = tuple[Measured, Entrant]
-"""What is delivered, and the target that it is for."""
+"""The result, and the target that it is for."""
 
 
 class Contest:
@@ -221,7 +221,7 @@ class Contest:
 
     @property
     def undecided(self) -> str:
-        """What is open after the proof on the target that promised most; empty if nothing is."""
+        """The open question after the proof on the target that promised most; empty if there is none."""
         return next(filter(None, (one.selection.undecided for one in self._order())), "")
 
     @property
@@ -275,7 +275,7 @@ def _is_better(one: Winner, other: Winner) -> bool:
 
 
 def _right(one: Entrant, items: Sequence[Measured]) -> list[Measured]:
-    """What may be delivered, best first: the original there only where it is right."""
+    """The candidates that may be delivered, best first; the original on a target only if it is right there."""
     return one.beam.board.ranked([item for item in items if item.candidate.steps or not one.objection])
 
 
